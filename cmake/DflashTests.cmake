@@ -1,0 +1,31 @@
+# One test program a module (tests/<module>/*.cpp); style checks are tests of the same run.
+
+enable_testing()
+find_package(GTest REQUIRED)
+find_program(PYTHON3 python3)
+
+set(TEST_MODULES base io block text nn data target draft train decode jobs eval cli)
+foreach(module ${TEST_MODULES})
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${module}/*.cpp")
+  if(NOT sources OR NOT TARGET df_${module})
+    continue()
+  endif()
+  add_executable(test_${module} ${sources})
+  target_include_directories(test_${module} PRIVATE "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/tests")
+  target_link_libraries(test_${module} PRIVATE df_${module} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_definitions(test_${module} PRIVATE
+    DFLASH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" DFLASH_PROGRAM="${CMAKE_BINARY_DIR}/dflash-cpp")
+  get_target_property(links df_${module} COMPILE_OPTIONS)
+  if(TARGET df_nn AND "${links}" MATCHES "fopenmp")
+    target_precompile_headers(test_${module} REUSE_FROM df_nn)
+  endif()
+  add_test(NAME ${module} COMMAND test_${module})
+  set_tests_properties(${module} PROPERTIES TIMEOUT 1200)
+endforeach()
+
+foreach(check includes sizes format)
+  if(EXISTS "${CMAKE_SOURCE_DIR}/scripts/check_${check}.py")
+    add_test(NAME style_${check} COMMAND ${PYTHON3} "${CMAKE_SOURCE_DIR}/scripts/check_${check}.py"
+      WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
+  endif()
+endforeach()

@@ -1,0 +1,37 @@
+#include "base/stop.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+
+namespace dflash {
+namespace {
+
+std::atomic<int> stop_signal{0};
+
+void on_signal(int number) {
+  if (stop_signal.exchange(number) != 0) _exit(128 + number);
+}
+
+}  // namespace
+
+void install_stop_handlers() {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+}
+
+bool stop_requested() {
+  return stop_signal.load(std::memory_order_relaxed) != 0;
+}
+
+int stop_exit_code() {
+  const int number = stop_signal.load();
+  return number == 0 ? 0 : 128 + number;
+}
+
+void set_stop_signal(int signal_number) {
+  stop_signal.store(signal_number);
+}
+
+}  // namespace dflash

@@ -1,0 +1,19 @@
+// Wall-clock stopwatch in seconds.
+#pragma once
+
+#include <chrono>
+
+namespace dflash {
+
+class Timer {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  void restart() { start_ = std::chrono::steady_clock::now(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace dflash

@@ -1,0 +1,47 @@
+// THE definition of who sees whom in a DFlash block, for training and decoding alike (DESIGN.md
+// 2.1, MODELS.md 4.8, 4.9). Nothing else in the program decides visibility. No Torch here.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace dflash::block {
+
+/// From where a sliding window's lower context bound is counted.
+enum class Bound {
+  kQuery,   // slot k at a+k sees context rows >= a+k-(W-1): W keys with itself
+  kAnchor,  // every slot sees context rows >= a-W
+};
+
+/// Which slots of its own block a slot sees.
+enum class InBlock { kBidirectional, kCausal };
+
+struct LayerRule {
+  int64_t window = 0;  // 0: full attention
+  Bound bound = Bound::kQuery;
+  InBlock in_block = InBlock::kBidirectional;
+};
+
+struct BlockRule {
+  int64_t block_size = 0;  // slots with the anchor; proposals are block_size - 1
+  int64_t mask_id = -1;
+  int64_t slot_shift = 0;  // 0: slot k predicts position a+k; 1 (anchor-first): a+k+1
+  std::vector<LayerRule> layers;
+};
+
+/// Half-open range of context rows.
+struct Span {
+  int64_t begin = 0, end = 0;
+};
+
+/// Context rows that `slot` of a block anchored at storage row `anchor` sees: strictly before the
+/// anchor, in the anchor's document, inside the window. Empty for an anchor at its document's begin.
+Span context_span(const LayerRule& rule, int64_t doc_begin, int64_t anchor, int64_t slot);
+
+/// Whether slot `query` sees slot `key` of its own block.
+bool sees_slot(const LayerRule& rule, int64_t query, int64_t key);
+
+/// Throws Error when sizes or ids are impossible (block size < 2, mask id outside [0, vocab), ...).
+void check_rule(const BlockRule& rule, int64_t vocab_size);
+
+}  // namespace dflash::block

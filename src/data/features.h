@@ -1,0 +1,82 @@
+// A features folder: what the target's hidden states are at every token of a dataset.
+//   features.json              format, target fingerprint, taps, hidden size, norm flag, dtype,
+//                              storage and kernels of the capture, shards, COMPLETE flag
+//   part-00000.safetensors     taps bf16|f32 [T, F], argmax i32 [T], ids i32 [T], offsets i64,
+//                              documents i64 (dataset numbers), last [T, D] (only for soft losses)
+// Shards are whole documents, written one by one; a folder with fewer shards than the dataset needs
+// is resumed. No Torch here: rows are bytes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/json.h"
+#include "io/safetensors.h"
+
+namespace dflash::data {
+
+struct FeatureInfo {
+  std::string target_fingerprint, storage, kernels;
+  std::vector<int64_t> taps;
+  int64_t hidden_size = 0;
+  io::Dtype dtype = io::Dtype::kBF16;
+  bool has_last = false;  // pre-norm final hidden state stored too
+  Json to_json() const;
+  static FeatureInfo from_json(const Json& json);
+};
+
+/// One shard's worth of documents, filled by the capture job; row-major bytes of info.dtype.
+struct FeatureShard {
+  std::vector<int64_t> documents, offsets = {0}, ids, argmax;
+  std::vector<std::byte> taps, last;
+};
+
+class FeatureWriter {
+ public:
+  /// Opens or resumes `folder`. Error when it holds features of another target, taps or dtype.
+  FeatureWriter(std::filesystem::path folder, const FeatureInfo& info);
+  /// Documents already stored (whole shards only).
+  const std::vector<int64_t>& done() const { return done_; }
+  /// Writes one shard atomically. Error when sizes disagree or the disk is full.
+  void write(const FeatureShard& shard);
+  /// Marks the folder complete.
+  void finish();
+
+ private:
+  std::filesystem::path folder_;
+  FeatureInfo info_;
+  std::vector<int64_t> done_;
+  int64_t num_shards_ = 0;
+};
+
+/// Features of one document, as views on the mapped shard.
+struct DocumentFeatures {
+  std::span<const std::byte> taps, last;  // last is empty when not stored
+  std::span<const int32_t> ids, argmax;
+  std::shared_ptr<const void> owner;
+};
+
+class FeatureReader {
+ public:
+  /// Errors: incomplete folder, damaged shard (expected and found size).
+  explicit FeatureReader(const std::filesystem::path& folder);
+  const FeatureInfo& info() const { return info_; }
+  bool has(int64_t document) const;
+  /// Error when the document is absent, or `ids` are not the ids it was captured from.
+  DocumentFeatures get(int64_t document, std::span<const int64_t> ids) const;
+
+ private:
+  struct Place {
+    size_t shard = 0;
+    int64_t begin = 0, end = 0;
+  };
+  FeatureInfo info_;
+  std::vector<std::shared_ptr<const io::Checkpoint>> shards_;
+  std::map<int64_t, Place> places_;
+};
+
+}  // namespace dflash::data

@@ -1,0 +1,31 @@
+// The proposers of the product: a DFlash drafter, and prompt lookup (n-gram) as the baseline.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "decode/engine.h"
+#include "draft/drafter.h"
+#include "nn/head.h"
+
+namespace dflash::decode {
+
+/// Head over the drafter's vocabulary: the target's own, or its rows of spec.draft_ids.
+nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec);
+
+struct DraftProposerOptions {
+  int64_t max_proposals = 0;  // 0: block_size - 1
+};
+
+/// Errors: taps, sizes or vocabulary that do not fit the target.
+std::unique_ptr<Proposer> make_draft_proposer(std::shared_ptr<const draft::Drafter> drafter,
+                                              const target::Target& target,
+                                              const DraftProposerOptions& options = {});
+
+/// Longest suffix n-gram (max_ngram..1) found earlier in the sequence; proposes what followed it.
+struct LookupOptions {
+  int64_t max_ngram = 3, max_proposals = 7;
+};
+std::unique_ptr<Proposer> make_lookup_proposer(const LookupOptions& options = {});
+
+}  // namespace dflash::decode

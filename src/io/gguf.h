@@ -1,0 +1,66 @@
+// GGUF v3 reader (v2 has the same layout): metadata, tensors in PyTorch's dimension order, and the
+// block formats F32, F16, BF16, Q8_0, Q4_0, Q4_1 widened to float. LIBTORCH.md 7.2.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace dflash::io {
+
+/// ggml's own type ids.
+enum class GgufType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kBF16 = 30 };
+
+std::string_view gguf_type_name(GgufType type);
+
+struct GgufTensor {
+  std::string name;
+  GgufType type = GgufType::kF32;
+  std::vector<int64_t> shape;  // PyTorch order: [rows, columns]
+  std::span<const std::byte> bytes;
+
+  int64_t numel() const;
+  /// All values as float, row-major; out.size() == numel().
+  void widen(std::span<float> out) const;
+};
+
+/// A metadata value; integers of every width become int64/uint64, floats double.
+using GgufScalar = std::variant<bool, int64_t, uint64_t, double, std::string>;
+
+class GgufFile {
+ public:
+  virtual ~GgufFile() = default;
+  /// Errors: magic, version, counts, types, offsets, overlap or sizes that do not fit the file.
+  static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path);
+
+  const std::vector<GgufTensor>& tensors() const { return tensors_; }
+  const GgufTensor* find(std::string_view name) const;
+  const GgufTensor& get(std::string_view name) const;  // Error when absent
+
+  bool has(std::string_view key) const;
+  /// Errors name the key and the type found. `fallback` overloads return it only when absent.
+  std::string string(std::string_view key) const;
+  int64_t integer(std::string_view key) const;
+  int64_t integer(std::string_view key, int64_t fallback) const;
+  double number(std::string_view key) const;
+  double number(std::string_view key, double fallback) const;
+  bool boolean(std::string_view key, bool fallback) const;
+  std::vector<std::string> strings(std::string_view key) const;
+  std::vector<int64_t> integers(std::string_view key) const;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ protected:
+  std::filesystem::path path_;
+  std::vector<GgufTensor> tensors_;
+  std::map<std::string, std::vector<GgufScalar>, std::less<>> values_;  // arrays: many, scalars: one
+  std::map<std::string, bool, std::less<>> is_array_;
+};
+
+}  // namespace dflash::io

@@ -1,0 +1,43 @@
+// y = x W^T + b. One logical weight, two paths: under grad mode autograd (bf16 or f32 products
+// through ATen, f32 in and out), otherwise the packed row-invariant kernel: a row's result depends
+// on that row only, whatever the number of rows (DESIGN.md 2.3).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "nn/compute.h"
+
+namespace dflash::nn {
+
+class PackedWeight;  // nn/packed.h
+
+class Linear {
+ public:
+  Linear() = default;
+  /// weight_OI f32 or bf16; bias_O f32 or undefined.
+  Linear(at::Tensor weight_OI, at::Tensor bias_O, Compute compute);
+
+  /// x [..., I] f32 -> [..., O] f32.
+  at::Tensor forward(const at::Tensor& x) const;
+
+  /// Builds the packed form from `weight`. Call after loading, and again after weights changed.
+  void pack();
+  /// Frees `weight` once packed (frozen targets; halves the memory).
+  void drop_unpacked();
+
+  int64_t in_features() const { return in_; }
+  int64_t out_features() const { return out_; }
+  Compute compute() const { return compute_; }
+
+  at::Tensor weight;  // [O, I] f32 (trainable) or bf16/f32 (frozen); undefined after drop_unpacked
+  at::Tensor bias;    // [O] f32 or undefined
+
+ private:
+  int64_t in_ = 0, out_ = 0;
+  Compute compute_ = Compute::kF32;
+  std::shared_ptr<const PackedWeight> packed_;
+};
+
+}  // namespace dflash::nn

@@ -1,0 +1,37 @@
+// Rotary embedding, half-split pairs (f, f + E/2); angles in f32/f64, never in bf16. MODELS.md 1.3,
+// 1.4: default and llama3 scaling.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dflash::nn {
+
+struct RopeConfig {
+  double theta = 10000.0;
+  std::string scaling = "default";  // "default" or "llama3"
+  double factor = 1.0, low_freq_factor = 1.0, high_freq_factor = 4.0;
+  double original_max_positions = 8192;
+};
+
+class Rope {
+ public:
+  Rope() = default;
+  Rope(const RopeConfig& config, int64_t head_dim);
+
+  /// x [..., heads, E] f32, positions int64 with one entry per leading row -> rotated copy.
+  /// Differentiable in x.
+  at::Tensor apply(const at::Tensor& x, const at::Tensor& positions) const;
+
+  const std::vector<double>& inverse_frequencies() const { return inv_freq_; }
+  const RopeConfig& config() const { return config_; }
+
+ private:
+  RopeConfig config_;
+  std::vector<double> inv_freq_;
+};
+
+}  // namespace dflash::nn

@@ -1,0 +1,96 @@
+// The frozen target as rows: prefill, plain decoding, verification, batched generation and capture
+// are the same call (DESIGN.md 4). One file a family implements it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nn/compute.h"
+#include "nn/head.h"
+
+namespace dflash::target {
+
+struct TargetConfig {
+  std::string family;  // "llama"
+  int64_t hidden_size = 0, intermediate_size = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0,
+          head_dim = 0, vocab_size = 0, max_positions = 0;
+  double rms_norm_eps = 1e-5;
+  double rope_theta = 10000.0;
+  bool tied_embeddings = false;
+};
+
+/// Everything one sequence keeps between passes. Storage rows [0, length) are committed; a forward
+/// writes its rows after them; commit keeps the first `rows` of these and drops the rest.
+class State {
+ public:
+  virtual ~State() = default;
+  int64_t length() const { return length_; }
+  virtual void commit(int64_t rows) = 0;
+
+ protected:
+  int64_t length_ = 0;
+  int64_t pending_ = 0;
+};
+
+/// Rows [first_row, first_row + num_rows) of the pass belong to `state`, as a chain.
+struct Segment {
+  State* state = nullptr;
+  int64_t first_row = 0, num_rows = 0;
+};
+
+struct Rows {
+  at::Tensor ids_R;  // int64
+  at::Tensor pos_R;  // int64 rotary positions (storage rows follow the state's length)
+  std::span<const Segment> segments;
+};
+
+struct ForwardOptions {
+  std::vector<int64_t> taps;  // "residual after 0-based block i", in fc order; -1 = embedding
+};
+
+struct Hidden {
+  at::Tensor last_RD;  // residual after the last block, before the final norm, f32
+  at::Tensor taps_RF;  // f32, F = taps.size() * D; undefined without taps
+};
+
+class Target {
+ public:
+  virtual ~Target() = default;
+
+  virtual std::unique_ptr<State> new_state() const = 0;
+  /// No grad. Error: id outside the vocabulary, context longer than max_positions.
+  virtual Hidden forward(const Rows& rows, const ForwardOptions& options) const = 0;
+  /// The target's own final norm, once; rows of Hidden::last_RD only.
+  virtual at::Tensor final_norm(const at::Tensor& last_RD) const = 0;
+
+  const TargetConfig& config() const { return config_; }
+  nn::Compute compute() const { return compute_; }
+  const nn::Table& table() const { return table_; }
+  const nn::Head& head() const { return head_; }
+  /// Hash over architecture, names, dtypes, shapes and a sample of bytes.
+  const std::string& fingerprint() const { return fingerprint_; }
+  /// Where the weights came from and how they are stored ("Q4_1 widened to bf16"), for headers.
+  const std::string& storage() const { return storage_; }
+
+  /// Parameters of block `layer` by their checkpoint names ("self_attn.q_proj.weight"), f32 copies,
+  /// for `--init target-layers`.
+  virtual std::vector<std::pair<std::string, at::Tensor>> layer_weights(int64_t layer) const = 0;
+
+ protected:
+  TargetConfig config_;
+  nn::Compute compute_ = nn::Compute::kF32;
+  nn::Table table_;
+  nn::Head head_;
+  std::string fingerprint_, storage_;
+};
+
+/// Taps for `num_taps` of `num_layers`: round-half-to-even(1 + i (T-4)/(n-1)); one tap: T/2.
+/// MODELS.md 4.3, recipe R-CAP-1.
+std::vector<int64_t> default_taps(int64_t num_layers, int64_t num_taps);
+
+}  // namespace dflash::target
