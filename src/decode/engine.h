@@ -68,6 +68,8 @@ struct EngineOptions {
   int64_t max_batch = 1;             // sequences in one pass; the others wait for a free slot
   int64_t prefill_rows = 512;        // prompt rows in one pass
   std::function<void(const Commit&)> on_commit;          // streaming; may be empty
+  /// Called once when a request is complete (not when should_stop cut it off); may be empty.
+  std::function<void(size_t request, const Result& result)> on_finish;
   /// Taps of every committed row (prompt included) when capture_taps is not empty: request, first
   /// position, rows. For capture during generation.
   std::vector<int64_t> capture_taps;
