@@ -2,6 +2,11 @@
 
 find_package(nlohmann_json REQUIRED)
 find_package(fmt REQUIRED)
+# The wheel of LibTorch ships headers of another fmt: those of the library we link come first.
+get_target_property(fmt_folder fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/first_headers")
+file(CREATE_LINK "${fmt_folder}/fmt" "${CMAKE_BINARY_DIR}/first_headers/fmt" SYMBOLIC)
+include_directories(BEFORE "${CMAKE_BINARY_DIR}/first_headers")
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)
