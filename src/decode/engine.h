@@ -19,9 +19,9 @@ namespace dflash::decode {
 
 struct Request {
   std::vector<int64_t> prompt;
-  Sampling sampling;                // greedy by default
+  Sampling sampling;  // greedy by default
   int64_t max_new_tokens = 256;
-  std::vector<int64_t> stop_ids;    // generation ends after the first of these (it is kept)
+  std::vector<int64_t> stop_ids;  // generation ends after the first of these (it is kept)
 };
 
 enum class Finish { kStop, kLength, kContext };
@@ -36,7 +36,7 @@ struct Commit {
 struct Result {
   std::vector<int64_t> tokens;  // without the prompt, stop token included
   Finish finish = Finish::kLength;
-  AcceptanceCounts counts;      // verify passes; the prefill and its token are not counted
+  AcceptanceCounts counts;  // verify passes; the prefill and its token are not counted
 };
 
 /// Proposes draft tokens for sequences between passes. A proposer may be wrong, never unsafe.
@@ -65,16 +65,16 @@ class Proposer {
 };
 
 struct EngineOptions {
-  int64_t max_batch = 1;             // sequences in one pass; the others wait for a free slot
-  int64_t prefill_rows = 512;        // prompt rows in one pass
-  std::function<void(const Commit&)> on_commit;          // streaming; may be empty
+  int64_t max_batch = 1;       // sequences in one pass; the others wait for a free slot
+  int64_t prefill_rows = 512;  // prompt rows in one pass
+  std::function<void(const Commit&)> on_commit;  // streaming; may be empty
   /// Called once when a request is complete (not when should_stop cut it off); may be empty.
   std::function<void(size_t request, const Result& result)> on_finish;
   /// Taps of every committed row (prompt included) when capture_taps is not empty: request, first
   /// position, rows. For capture during generation.
   std::vector<int64_t> capture_taps;
   std::function<void(size_t request, int64_t first_position, const at::Tensor& taps_RF)> on_taps;
-  std::function<bool()> should_stop;                     // polled between passes; may be empty
+  std::function<bool()> should_stop;  // polled between passes; may be empty
 };
 
 /// Runs all requests; results in the requests' order. Requests cut off by should_stop have fewer
@@ -83,7 +83,7 @@ struct Run {
   std::vector<Result> results;
   std::vector<bool> finished;
   double prefill_seconds = 0, decode_seconds = 0;
-  int64_t decode_tokens = 0;         // committed after the prefills' first tokens
+  int64_t decode_tokens = 0;  // committed after the prefills' first tokens
 };
 Run generate(const target::Target& target, Proposer* proposer, const std::vector<Request>& requests,
              const EngineOptions& options = {});

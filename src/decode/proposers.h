@@ -14,15 +14,18 @@ namespace dflash::decode {
 nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec);
 
 struct DraftProposerOptions {
-  int64_t max_proposals = 0;  // 0: block_size - 1
+  int64_t max_proposals = 0;  // 0: all of a block (block_size - 1, anchor-first: block_size)
 };
 
-/// Errors: taps, sizes or vocabulary that do not fit the target.
+/// Context per slot from the taps of committed rows, argmax drafts (SAM-02: slots are marginals, so
+/// sampling them one by one proposes worse blocks). `target` must outlive it. Errors: taps, sizes
+/// or vocabulary that do not fit the target.
 std::unique_ptr<Proposer> make_draft_proposer(std::shared_ptr<const draft::Drafter> drafter,
                                               const target::Target& target,
                                               const DraftProposerOptions& options = {});
 
-/// Longest suffix n-gram (max_ngram..1) found earlier in the sequence; proposes what followed it.
+/// Longest suffix n-gram (max_ngram..1) found earlier in the sequence, the latest occurrence;
+/// proposes what followed it.
 struct LookupOptions {
   int64_t max_ngram = 3, max_proposals = 7;
 };

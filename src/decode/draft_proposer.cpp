@@ -1,0 +1,161 @@
+// A DFlash drafter as a proposer (MODELS.md 4.6): contexts of committed rows only, one block a
+// sequence and pass, the anchor's own feature never in its context.
+#include <ATen/ops/index_select.h>
+
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "block/blocks.h"
+#include "decode/proposers.h"
+
+namespace dflash::decode {
+namespace {
+
+void expect_equal(const char* what, int64_t drafter, int64_t target) {
+  if (drafter == target) return;
+  fail(
+      "drafter: {}: expected {} (the target's), got {}\n"
+      "  hint: this drafter was trained for another target",
+      what, target, drafter);
+}
+
+void check_fits(const draft::DraftSpec& spec, const target::Target& target) {
+  const target::TargetConfig& config = target.config();
+  expect_equal("target hidden size", spec.target_hidden_size, config.hidden_size);
+  // The block is embedded with the target's table and its rows go to the target's head.
+  expect_equal("hidden size", spec.hidden_size, config.hidden_size);
+  expect_equal("vocabulary", spec.vocab_size, config.vocab_size);
+  if (spec.target_num_layers != 0) {
+    expect_equal("target layers", spec.target_num_layers, config.num_layers);
+  }
+  block::check_rule(spec.rule, config.vocab_size);
+  for (int64_t tap : spec.taps) {
+    if (tap < -1 || tap >= config.num_layers) {
+      fail("drafter: taps: expected layers in [-1, {}), got {}", config.num_layers, tap);
+    }
+  }
+  if (!spec.target_fingerprint.empty() && !target.fingerprint().empty() &&
+      spec.target_fingerprint != target.fingerprint()) {
+    log_warning(
+        "drafter: trained for the target {}, running with {}: the text stays the target's own, "
+        "acceptance may be low",
+        spec.target_fingerprint, target.fingerprint());
+  }
+}
+
+class DraftProposer final : public Proposer {
+ public:
+  DraftProposer(std::shared_ptr<const draft::Drafter> drafter, const target::Target& target,
+                const DraftProposerOptions& options)
+      : drafter_(std::move(drafter)),
+        target_(target),
+        head_(draft_head(target, drafter_->spec())),
+        first_slot_(drafter_->spec().rule.slot_shift == 1 ? 0 : 1) {
+    const int64_t of_block = drafter_->spec().rule.block_size - first_slot_;
+    max_proposals_ =
+        options.max_proposals > 0 ? std::min(options.max_proposals, of_block) : of_block;
+  }
+
+  std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override;
+  void observe(std::span<const Committed> committed, const at::Tensor& taps_RF) override;
+  void reset(int64_t slot) override {
+    if (slot >= static_cast<int64_t>(contexts_.size())) contexts_.resize(slot + 1);
+    contexts_[slot] = drafter_->new_context();
+  }
+  std::vector<int64_t> taps() const override { return drafter_->spec().taps; }
+  int64_t max_proposals() const override { return max_proposals_; }
+  std::string name() const override { return "drafter"; }
+
+ private:
+  draft::SequenceContext* context(int64_t slot) const {
+    DF_ASSERT(slot >= 0 && slot < static_cast<int64_t>(contexts_.size()) && contexts_[slot],
+              "slot={} was never reset", slot);
+    return contexts_[slot].get();
+  }
+
+  std::shared_ptr<const draft::Drafter> drafter_;
+  const target::Target& target_;
+  nn::Head head_;
+  int64_t first_slot_, max_proposals_ = 0;
+  std::vector<std::unique_ptr<draft::SequenceContext>> contexts_;
+};
+
+/// The block always has its full width, as in training: slots past the room or the context's end
+/// are seen by the others but propose nothing.
+std::vector<std::vector<int64_t>> DraftProposer::propose(std::span<const Sequence> sequences) {
+  std::vector<block::DecodingAnchor> anchors;
+  std::vector<draft::SequenceContext*> contexts;
+  int64_t wanted = 0;
+  for (const Sequence& sequence : sequences) {
+    const int64_t position = static_cast<int64_t>(sequence.ids.size()) - 1;
+    anchors.push_back({sequence.ids.back(), position});
+    contexts.push_back(context(sequence.slot));
+    DF_ASSERT(contexts.back()->length() == position, "context has {} rows, anchor at {}",
+              contexts.back()->length(), position);
+    wanted = std::max(wanted, std::min(sequence.room, max_proposals_));
+  }
+  block::Blocks blocks = block::decoding_blocks(drafter_->spec().rule, anchors);
+  const int64_t num_blocks = blocks.num_blocks, block_size = blocks.block_size;
+  const at::Tensor ids_NK =
+      at::from_blob(blocks.ids_NK.data(), {num_blocks, block_size}, at::kLong);
+  const at::Tensor hidden_NKD = drafter_->forward(contexts, blocks, target_.table().embed(ids_NK));
+  const at::Tensor rows_RD =
+      hidden_NKD.narrow(1, first_slot_, wanted).reshape({num_blocks * wanted, -1});
+  const at::Tensor drafts_R = head_.argmax(rows_RD).contiguous();
+  const int64_t* drafts = drafts_R.const_data_ptr<int64_t>();
+  std::vector<std::vector<int64_t>> proposals;
+  for (int64_t n = 0; n < num_blocks; ++n) {
+    const int64_t count = std::min(sequences[n].room, max_proposals_);
+    proposals.emplace_back(drafts + n * wanted, drafts + n * wanted + count);
+  }
+  return proposals;
+}
+
+void DraftProposer::observe(std::span<const Committed> committed, const at::Tensor& taps_RF) {
+  std::vector<draft::SequenceContext*> contexts;
+  std::vector<int64_t> num_rows, pos_R;
+  for (const Committed& part : committed) {
+    contexts.push_back(context(part.slot));
+    DF_ASSERT(contexts.back()->length() == part.first_position, "context has {} rows, got row {}",
+              contexts.back()->length(), part.first_position);
+    num_rows.push_back(part.num_rows);
+    for (int64_t r = 0; r < part.num_rows; ++r) pos_R.push_back(part.first_position + r);
+  }
+  const int64_t count = static_cast<int64_t>(pos_R.size());
+  drafter_->append(contexts, num_rows, taps_RF, at::from_blob(pos_R.data(), {count}, at::kLong));
+}
+
+}  // namespace
+
+nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec) {
+  if (spec.draft_ids.empty()) return target.head();
+  const nn::Head& full = target.head();
+  std::unordered_set<int64_t> seen;
+  for (int64_t id : spec.draft_ids) {
+    if (id < 0 || id >= full.num_ids || !seen.insert(id).second) {
+      fail("drafter: draft vocabulary: expected distinct ids in [0, {}), got {}", full.num_ids, id);
+    }
+  }
+  // A frozen head drops its plain weight once packed; a tied one is still there as the table.
+  const at::Tensor weight_VD =
+      full.linear.weight.defined() ? full.linear.weight : target.table().weight_VD;
+  DF_ASSERT(full.linear.weight.defined() || target.config().tied_embeddings,
+            "the head's weight was dropped");
+  nn::Head head;
+  head.id_V = at::tensor(spec.draft_ids, at::kLong);
+  head.num_ids = static_cast<int64_t>(spec.draft_ids.size());
+  head.linear = nn::Linear(weight_VD.index_select(0, head.id_V), {}, full.linear.compute());
+  head.linear.pack();
+  head.linear.drop_unpacked();
+  return head;
+}
+
+std::unique_ptr<Proposer> make_draft_proposer(std::shared_ptr<const draft::Drafter> drafter,
+                                              const target::Target& target,
+                                              const DraftProposerOptions& options) {
+  check_fits(drafter->spec(), target);
+  return std::make_unique<DraftProposer>(std::move(drafter), target, options);
+}
+
+}  // namespace dflash::decode

@@ -1,0 +1,66 @@
+// One request while it lives in a slot of the engine: its ids, its target state, and what the next
+// pass does for it. Between passes the state holds the prompt's rows so far, and once the prompt is
+// done every id but the last one (the anchor): rows kept always equal tokens committed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "decode/choices.h"
+#include "decode/engine.h"
+
+namespace dflash::decode {
+
+/// The rows of one sequence in one pass.
+struct PassPart {
+  int64_t slot = 0;
+  int64_t first_row = 0, num_rows = 0;
+  int64_t first_position = 0;
+  int64_t keep = 0;      // rows that survive; known after Sequence::take
+  bool prefill = false;  // prompt rows; else [anchor, drafts]
+  bool chooses = false;  // a verification, or the last rows of a prompt
+};
+
+class Sequence {
+ public:
+  Sequence(size_t request_index, const Request& request, const target::Target& target,
+           Result& result);
+
+  bool in_prefill() const { return state_->length() < num_prompt_; }
+  bool greedy() const { return request_.sampling.temperature == 0.0; }
+  /// Draft tokens that the next pass can use: the bonus token takes one of the budget, and no row
+  /// may stand past the context's end.
+  int64_t room() const;
+  /// Keeps at most room() of them.
+  void set_drafts(std::vector<int64_t> drafts);
+
+  /// The next pass's rows: at most `prefill_rows` of the prompt, or the anchor and the drafts.
+  PassPart plan(int64_t prefill_rows) const;
+  void append_row_ids(const PassPart& part, std::vector<int64_t>& ids_R) const;
+
+  /// Takes the target's choices, row by row, until one differs from the draft after it or ends the
+  /// text. Sets part.keep and keeps these rows of the state. Empty commit: prompt not done yet.
+  Commit take(PassPart& part, const Choices& choices);
+
+  bool finished() const { return finished_; }
+  size_t request_index() const { return request_index_; }
+  std::span<const int64_t> ids() const { return ids_; }
+  target::State* state() const { return state_.get(); }
+
+ private:
+  void push(int64_t token);
+  void verify(const PassPart& part, const Choices& choices, Commit& commit);
+
+  size_t request_index_;
+  const Request& request_;
+  Result& result_;
+  std::unique_ptr<target::State> state_;
+  int64_t num_prompt_, max_positions_;
+  int64_t vocab_size_;
+  std::vector<int64_t> ids_, drafts_;
+  int64_t draft_rows_ = 0;  // drafts before the first that is no id of the target
+  bool finished_ = false;
+};
+
+}  // namespace dflash::decode
