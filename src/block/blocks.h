@@ -10,7 +10,8 @@
 
 namespace dflash::block {
 
-/// One packed row of tokens: several documents one after the other. doc_T is -1 on padding.
+/// One packed row of tokens: several documents one after the other. doc_T is -1 on padding, which
+/// may only follow the documents.
 struct PackedRow {
   std::span<const int64_t> ids_T;
   std::span<const uint8_t> loss_mask_T;  // 1: the target wrote this token
@@ -30,25 +31,26 @@ struct Blocks {
   std::vector<float> weight_NK;         // 1 where trained, else 0; slot decay is a factor of train
 };
 
-/// Anchor and slot 1 supervised and in one document (for slot_shift 1: the first label is).
+/// Anchor and the token after it supervised and in one document: the first trained label is that
+/// token under both slot conventions.
 bool anchor_is_legal(const PackedRow& row, int64_t anchor);
 
 /// All legal anchors in storage order.
 std::vector<int64_t> legal_anchors(const PackedRow& row);
 
 /// At most `per_document` legal anchors of every document, drawn without replacement by a generator
-/// keyed by (seed, epoch, first document number + document); sorted. `first_document` is the
-/// dataset-wide number of the row's document 0, so that a document draws the same anchors however
-/// it is packed.
+/// keyed by (seed, epoch, dataset number of the document, position); sorted. So a document draws
+/// the same anchors however it is packed.
 struct AnchorSampling {
   int64_t per_document = 64;
   uint64_t seed = 0;
   int64_t epoch = 0;
-  int64_t first_document = 0;
+  /// documents[n] is the dataset number of the document that doc_T calls n; empty: doc_T itself.
+  std::span<const int64_t> documents = {};
 };
 std::vector<int64_t> sample_anchors(const PackedRow& row, const AnchorSampling& sampling);
 
-/// Blocks of the given anchors (any order, each in range and not padding).
+/// Blocks of the given anchors (any order, each in range and not padding; legal or not).
 Blocks training_blocks(const BlockRule& rule, const PackedRow& row,
                        std::span<const int64_t> anchors);
 
@@ -56,6 +58,7 @@ Blocks training_blocks(const BlockRule& rule, const PackedRow& row,
 struct DecodingAnchor {
   int64_t token = 0, position = 0;
 };
+/// Labels and teacher rows are -1 and weights 0; all else equals training_blocks.
 Blocks decoding_blocks(const BlockRule& rule, std::span<const DecodingAnchor> anchors);
 
 /// exp(-(k-1)/gamma) for slots 1.., 0 for slot 0 (slot_shift 1: exp(-k/gamma) from slot 0).

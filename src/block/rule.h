@@ -3,27 +3,30 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace dflash::block {
 
-/// From where a sliding window's lower context bound is counted.
+/// From where a sliding window is counted.
 enum class Bound {
-  kQuery,   // slot k at a+k sees context rows >= a+k-(W-1): W keys with itself
-  kAnchor,  // every slot sees context rows >= a-W
+  kQuery,   // slot k at a+k sees positions within W-1 of its own, context and block alike
+  kAnchor,  // every slot sees context rows >= a-W; the window does not cut inside the block
 };
 
-/// Which slots of its own block a slot sees.
+/// Which slots of its own block a slot sees (a query-relative window may narrow it further).
 enum class InBlock { kBidirectional, kCausal };
 
 struct LayerRule {
   int64_t window = 0;  // 0: full attention
   Bound bound = Bound::kQuery;
   InBlock in_block = InBlock::kBidirectional;
+
+  bool operator==(const LayerRule&) const = default;
 };
 
 struct BlockRule {
-  int64_t block_size = 0;  // slots with the anchor; proposals are block_size - 1
+  int64_t block_size = 0;  // slots with the anchor; proposals are block_size - 1 + slot_shift
   int64_t mask_id = -1;
   int64_t slot_shift = 0;  // 0: slot k predicts position a+k; 1 (anchor-first): a+k+1
   std::vector<LayerRule> layers;
@@ -35,13 +38,18 @@ struct Span {
 };
 
 /// Context rows that `slot` of a block anchored at storage row `anchor` sees: strictly before the
-/// anchor, in the anchor's document, inside the window. Empty for an anchor at its document's begin.
+/// anchor, in the anchor's document, inside the window. Empty for an anchor at its document's
+/// begin.
 Span context_span(const LayerRule& rule, int64_t doc_begin, int64_t anchor, int64_t slot);
 
 /// Whether slot `query` sees slot `key` of its own block.
 bool sees_slot(const LayerRule& rule, int64_t query, int64_t key);
 
-/// Throws Error when sizes or ids are impossible (block size < 2, mask id outside [0, vocab), ...).
+/// Throws Error when sizes or ids are impossible: block size outside [2, 1024], mask id outside
+/// [0, vocab_size), slot shift not 0 or 1, negative window, no layers.
 void check_rule(const BlockRule& rule, int64_t vocab_size);
+
+/// "full, bidirectional block" or "window 4 counted from the query, causal block".
+std::string describe(const LayerRule& rule);
 
 }  // namespace dflash::block
