@@ -50,7 +50,8 @@ double AcceptanceCounts::tau() const {
 std::vector<double> AcceptanceCounts::slot_acceptance() const {
   std::vector<double> rates(offered_.size(), 0.0);
   for (size_t k = 0; k < rates.size(); ++k) {
-    if (offered_[k] > 0) rates[k] = static_cast<double>(taken_[k]) / static_cast<double>(offered_[k]);
+    if (offered_[k] > 0)
+      rates[k] = static_cast<double>(taken_[k]) / static_cast<double>(offered_[k]);
   }
   return rates;
 }

@@ -98,9 +98,10 @@ void require_free_space(const fs::path& folder, uint64_t bytes) {
   std::error_code code;
   const auto space = fs::space(folder, code);
   if (!code && space.available < bytes) {
-    fail("disk nearly full: {}: {} MB needed, {} MB free\n  hint: free space or choose another "
-         "folder",
-         folder.string(), bytes >> 20, space.available >> 20);
+    fail(
+        "disk nearly full: {}: {} MB needed, {} MB free\n  hint: free space or choose another "
+        "folder",
+        folder.string(), bytes >> 20, space.available >> 20);
   }
 }
 

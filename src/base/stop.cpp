@@ -1,9 +1,9 @@
 #include "base/stop.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
 
 namespace dflash {
 namespace {
@@ -17,8 +17,10 @@ void on_signal(int number) {
 }  // namespace
 
 void install_stop_handlers() {
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  struct sigaction action = {};
+  action.sa_handler = on_signal;  // no SA_RESTART: a prompt waiting for input must end too
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
 }
 
 bool stop_requested() {

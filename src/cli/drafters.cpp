@@ -1,0 +1,88 @@
+#include "cli/drafters.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "draft/zlab.h"
+
+namespace dflash::cli {
+namespace fs = std::filesystem;
+namespace {
+
+bool is_complete(const fs::path& checkpoint) {
+  return fs::exists(checkpoint / "COMPLETE") && fs::is_directory(checkpoint / "model");
+}
+
+/// Name of the newest complete step-* folder; empty when there is none.
+fs::path newest_checkpoint(const fs::path& checkpoints) {
+  fs::path newest;
+  for (const auto& entry : fs::directory_iterator(checkpoints)) {
+    const fs::path path = entry.path();
+    if (path.filename().string().starts_with("step-") && is_complete(path) &&
+        (newest.empty() || newest.filename() < path.filename())) {
+      newest = path;
+    }
+  }
+  return newest;
+}
+
+}  // namespace
+
+void ProposerOptions::add(CLI::App& app) {
+  app.add_option("--proposer", kind, "drafter, lookup (prompt n-grams), none, or auto")
+      ->check(CLI::IsMember({"auto", "drafter", "lookup", "none"}));
+  app.add_option("--drafter", drafter, "drafter folder (z-lab form), or a run folder");
+  app.add_option("--draft-tokens", max_proposals, "proposals a pass at most (0: block size - 1)");
+}
+
+fs::path resolve_drafter(const fs::path& path) {
+  if (!fs::exists(path)) fail("no such drafter: {}", path.string());
+  if (fs::exists(path / "config.json")) return path;
+  if (is_complete(path)) return path / "model";
+  const fs::path checkpoints = path / "checkpoints";
+  if (!fs::is_directory(checkpoints)) {
+    fail("not a drafter: {}: expected config.json + model.safetensors, or a run folder",
+         path.string());
+  }
+  const fs::path best = checkpoints / "best.json";
+  if (fs::exists(best)) {
+    const fs::path named = checkpoints / read_json(best).value("checkpoint", "");
+    if (is_complete(named)) return named / "model";
+    log_warning("{}: the best checkpoint is gone; the newest is taken", path.string());
+  }
+  const fs::path newest = newest_checkpoint(checkpoints);
+  if (newest.empty()) fail("no complete checkpoint in {}", checkpoints.string());
+  return newest / "model";
+}
+
+std::shared_ptr<const draft::Drafter> load_drafter(const fs::path& path, const jobs::Model& model) {
+  const fs::path folder = resolve_drafter(path);
+  auto drafter = draft::load_zlab(folder, model.target->compute());
+  const auto& spec = drafter->spec();
+  if (!spec.target_fingerprint.empty() && spec.target_fingerprint != model.target->fingerprint()) {
+    log_warning(
+        "{} was trained for another target (fingerprint {:.8}, this one is {:.8}): the text "
+        "stays right, acceptance may be poor",
+        folder.string(), spec.target_fingerprint, model.target->fingerprint());
+  }
+  if (!spec.tokenizer_fingerprint.empty() &&
+      spec.tokenizer_fingerprint != model.tokenizer->fingerprint()) {
+    log_warning("{} was trained with another tokenizer or chat template", folder.string());
+  }
+  drafter->pack();
+  return drafter;
+}
+
+std::unique_ptr<decode::Proposer> ProposerOptions::make(const jobs::Model& model) const {
+  if (kind == "none" || (kind == "auto" && drafter.empty())) return nullptr;
+  if (kind == "lookup") {
+    decode::LookupOptions options;
+    if (max_proposals > 0) options.max_proposals = max_proposals;
+    return decode::make_lookup_proposer(options);
+  }
+  if (drafter.empty()) fail("--proposer drafter needs --drafter FOLDER");
+  return decode::make_draft_proposer(load_drafter(drafter, model), *model.target,
+                                     {.max_proposals = max_proposals});
+}
+
+}  // namespace dflash::cli

@@ -1,0 +1,67 @@
+#include "cli/options.h"
+
+#include <omp.h>
+
+#include <cstdio>
+
+#include "base/log.h"
+#include "base/progress.h"
+
+namespace dflash::cli {
+
+VerbParser::VerbParser(const std::string& name, const std::string& summary)
+    : app_(summary, "dflash-cpp " + name) {
+  app_.option_defaults()->always_capture_default();
+  app_.set_config("--config", "", "TOML file with options of this verb; the command line wins");
+  app_.allow_config_extras(CLI::config_extras_mode::error);
+  app_.add_option("--threads", threads_, "CPU threads (0: all cores)")->check(CLI::Range(0, 1024));
+  app_.add_flag("--quiet", quiet_, "only warnings and results");
+}
+
+std::optional<int> VerbParser::parse(int argc, char** argv) {
+  try {
+    app_.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int code = app_.exit(e);
+    return code == 0 ? 0 : 2;
+  }
+  if (threads_ > 0) omp_set_num_threads(threads_);
+  if (quiet_) {
+    set_log_level(2);
+    Progress::set_enabled(false);
+  }
+  return std::nullopt;
+}
+
+void TargetOptions::add(CLI::App& app) {
+  app.add_option("--target", path,
+                 "Hugging Face folder or .gguf file (empty: the embedded SmolLM2-135M-Instruct)");
+  app.add_option("--dtype", dtype, "compute: auto, f32 or bf16")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}));
+}
+
+std::filesystem::path TargetOptions::resolved_path() const {
+  return path.empty() ? jobs::default_target() : std::filesystem::path(path);
+}
+
+jobs::Model TargetOptions::load() const {
+  auto model = jobs::load_model(resolved_path(), nn::parse_compute(dtype));
+  log_info("target: {} ({})", jobs::describe(*model.target), resolved_path().filename().string());
+  return model;
+}
+
+void SamplingOptions::add(CLI::App& app) {
+  app.add_option("--temperature", sampling.temperature, "0: greedy")->check(CLI::Range(0.0, 100.0));
+  app.add_option("--top-k", sampling.top_k, "keep the k likeliest tokens (0: all)");
+  app.add_option("--top-p", sampling.top_p, "keep the likeliest tokens of this total probability");
+  app.add_option("--seed", sampling.seed, "of sampling; a token depends on (seed, position) only");
+  app.add_option("--max-new", max_new_tokens, "tokens to generate at most")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+}
+
+void print_json(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  std::fflush(stdout);
+}
+
+}  // namespace dflash::cli

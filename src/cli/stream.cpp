@@ -1,0 +1,87 @@
+#include "cli/stream.h"
+
+#include <cstdio>
+
+#include "base/stop.h"
+
+namespace dflash::cli {
+namespace {
+
+constexpr const char* kGreen = "\x1b[32m";
+constexpr const char* kPlain = "\x1b[0m";
+
+/// Prints committed tokens; special tokens (end of turn) are not shown.
+class Printer {
+ public:
+  Printer(const text::Tokenizer& tokenizer, const StreamOptions& options)
+      : tokenizer_(tokenizer), decoder_(tokenizer), options_(options) {}
+
+  void show(const decode::Commit& commit) {
+    for (size_t i = 0; i < commit.tokens.size(); ++i) {
+      if (tokenizer_.is_special(commit.tokens[i])) continue;
+      emit(decoder_.push(commit.tokens[i]), static_cast<int64_t>(i) < commit.accepted);
+    }
+    std::fflush(stdout);
+  }
+  void finish() {
+    emit(decoder_.flush(), /*accepted=*/false);
+    std::fflush(stdout);
+  }
+
+ private:
+  void emit(const std::string& piece, bool accepted) {
+    if (piece.empty()) return;
+    if (options_.color && accepted) {
+      fmt::print("{}{}{}", kGreen, piece, kPlain);
+    } else {
+      fmt::print("{}", piece);
+    }
+  }
+
+  const text::Tokenizer& tokenizer_;
+  text::StreamDecoder decoder_;
+  StreamOptions options_;
+};
+
+}  // namespace
+
+std::string Generation::summary(const std::string& proposer) const {
+  return fmt::format("{}: tau {:.2f}, {:.1f} tok/s ({} tokens, prompt {:.2f} s)", proposer,
+                     result.counts.tau(), tokens_per_second(), result.tokens.size(),
+                     prefill_seconds);
+}
+
+Json Generation::to_json(const std::string& proposer) const {
+  const char* finish[] = {"stop", "length", "context"};
+  return {{"text", text},
+          {"ids", result.tokens},
+          {"finish", finish[static_cast<int>(result.finish)]},
+          {"proposer", proposer},
+          {"acceptance", result.counts.to_json()},
+          {"prefill_seconds", prefill_seconds},
+          {"decode_seconds", decode_seconds},
+          {"tokens_per_second", tokens_per_second()}};
+}
+
+Generation stream_generation(const jobs::Model& model, decode::Proposer* proposer,
+                             const std::vector<int64_t>& prompt, const SamplingOptions& sampling,
+                             const StreamOptions& options) {
+  decode::Request request;
+  request.prompt = prompt;
+  request.sampling = sampling.sampling;
+  request.max_new_tokens = sampling.max_new_tokens;
+  request.stop_ids = model.tokenizer->stop_ids();
+  Printer printer(*model.tokenizer, options);
+  decode::EngineOptions engine;
+  engine.should_stop = [] { return stop_requested(); };
+  if (options.print) engine.on_commit = [&](const decode::Commit& commit) { printer.show(commit); };
+  const auto run = decode::generate(*model.target, proposer, {request}, engine);
+  if (options.print) printer.finish();
+  return {.text = model.tokenizer->decode(run.results[0].tokens, /*skip_special=*/true),
+          .result = run.results[0],
+          .prefill_seconds = run.prefill_seconds,
+          .decode_seconds = run.decode_seconds,
+          .decode_tokens = run.decode_tokens};
+}
+
+}  // namespace dflash::cli

@@ -1,0 +1,61 @@
+// generate: one prompt, lossless speculative decoding, text on stdout.
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "cli/drafters.h"
+#include "cli/stream.h"
+#include "cli/verbs.h"
+
+namespace dflash::cli {
+namespace {
+
+std::string read_prompt(const std::string& text, const std::string& file) {
+  if (text.empty() == file.empty()) fail("give the prompt once: as text or by --prompt-file");
+  return file.empty() ? text : read_text(file, 1 << 26);
+}
+
+}  // namespace
+
+int run_generate(int argc, char** argv) {
+  VerbParser parser("generate", "Answers one prompt; the text is exactly the target's own.");
+  TargetOptions target;
+  ProposerOptions proposer_options;
+  SamplingOptions sampling;
+  std::string prompt, prompt_file, system;
+  bool raw = false, json = false;
+  auto& app = parser.app();
+  target.add(app);
+  proposer_options.add(app);
+  sampling.add(app);
+  app.add_option("prompt", prompt, "the user's message");
+  app.add_option("--prompt-file", prompt_file, "read the message from a file");
+  app.add_option("--system", system, "system message (empty: the template's own)");
+  app.add_flag("--raw", raw, "no chat template: the text is continued as it is");
+  app.add_flag("--json", json, "text, ids and acceptance as JSON on stdout");
+  if (auto code = parser.parse(argc, argv)) return *code;
+
+  const std::string text = read_prompt(prompt, prompt_file);
+  decode::check_sampling(sampling.sampling);
+  const auto model = target.load();
+  const auto proposer = proposer_options.make(model);
+  std::vector<text::Message> messages;
+  if (!system.empty()) messages.push_back({"system", system});
+  messages.push_back({"user", text});
+  const auto ids = raw ? model.tokenizer->encode(text)
+                       : text::encode_prompt(*model.tokenizer, model.chat, messages);
+  if (ids.empty()) fail("the prompt is empty");
+  const auto generation = stream_generation(model, proposer.get(), ids, sampling,
+                                            {.print = !json, .color = isatty(STDOUT_FILENO) != 0});
+  const std::string name = proposer ? proposer->name() : "plain";
+  if (json) {
+    print_json(generation.to_json(name));
+  } else {
+    fmt::print("\n");
+    std::fflush(stdout);
+    fmt::print(stderr, "{}\n", generation.summary(name));
+  }
+  return 0;
+}
+
+}  // namespace dflash::cli

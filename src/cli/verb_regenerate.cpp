@@ -1,0 +1,49 @@
+// regenerate: prompts -> the target's own answers.
+#include "base/log.h"
+#include "base/progress.h"
+#include "cli/options.h"
+#include "cli/verbs.h"
+#include "jobs/regenerate.h"
+
+namespace dflash::cli {
+
+int run_regenerate(int argc, char** argv) {
+  VerbParser parser("regenerate", "Lets the target answer prompts; exact ids are kept.");
+  TargetOptions target;
+  jobs::RegenerateOptions options;
+  std::string prompts_path, out = "answers.jsonl";
+  int64_t limit = 0;
+  bool json = false;
+  auto& app = parser.app();
+  target.add(app);
+  app.add_option("--prompts", prompts_path, "jsonl with `prompt` or `messages`")->required();
+  app.add_option("--out", out, "jsonl of answers; an existing one is gone on with");
+  app.add_option("--limit", limit, "first prompts only (0: all)");
+  app.add_option("--max-new", options.max_new_tokens, "tokens of one answer at most");
+  app.add_option("--samples", options.samples, "answers a prompt: one greedy, the others sampled");
+  app.add_option("--temperature", options.temperature, "of the sampled answers");
+  app.add_option("--top-p", options.top_p, "of the sampled answers");
+  app.add_option("--seed", options.seed, "of the sampled answers");
+  app.add_option("--batch", options.batch, "sequences in one pass")->check(CLI::Range(1, 4096));
+  app.add_option("--max-seconds", options.max_seconds, "stop after this time (0: no limit)");
+  app.add_flag("--json", json, "the report as JSON on stdout");
+  if (auto code = parser.parse(argc, argv)) return *code;
+
+  options.out = out;
+  const auto model = target.load();
+  const auto report = jobs::regenerate(model, jobs::read_prompts(prompts_path, limit), options);
+  log_info("{}: {} new answers ({} were there), {} tokens in {}, {} cut by the budget{}", out,
+           report.answers, report.resumed, report.tokens, format_duration(report.seconds),
+           report.cut_by_budget, report.stopped ? "; stopped early, the same call goes on" : "");
+  if (json) {
+    print_json({{"answers", report.answers},
+                {"resumed", report.resumed},
+                {"tokens", report.tokens},
+                {"cut_by_budget", report.cut_by_budget},
+                {"seconds", report.seconds},
+                {"stopped", report.stopped}});
+  }
+  return 0;
+}
+
+}  // namespace dflash::cli

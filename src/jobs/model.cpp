@@ -1,0 +1,58 @@
+#include "jobs/model.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "io/gguf.h"
+#include "target/load.h"
+
+namespace dflash::jobs {
+namespace fs = std::filesystem;
+
+std::shared_ptr<const text::Tokenizer> load_tokenizer(const fs::path& path) {
+  if (!fs::exists(path)) {
+    fail("no such target: {}\n  hint: give a Hugging Face folder or a .gguf file", path.string());
+  }
+  if (fs::is_directory(path)) return text::Tokenizer::from_folder(path);
+  return text::Tokenizer::from_gguf(*io::GgufFile::open(path));
+}
+
+Model load_model(const fs::path& path, nn::Compute compute) {
+  auto tokenizer = load_tokenizer(path);
+  auto chat = text::ChatTemplate::for_tokenizer(*tokenizer);
+  auto target = target::load_target(path, {.compute = compute});
+  if (tokenizer->size() > target->config().vocab_size) {
+    fail("vocabulary does not fit: {}: the tokenizer knows {} ids, the embedding has {} rows",
+         path.string(), tokenizer->size(), target->config().vocab_size);
+  }
+  return {std::move(target), std::move(tokenizer), std::move(chat)};
+}
+
+fs::path assets_folder() {
+  if (const char* given = std::getenv("DFLASH_ASSETS")) return given;
+  if (fs::is_directory("assets")) return "assets";
+  std::error_code code;
+  const fs::path program = fs::read_symlink("/proc/self/exe", code);
+  const fs::path tree = program.parent_path().parent_path().parent_path() / "assets";
+  return fs::is_directory(tree, code) ? tree : fs::path("assets");
+}
+
+fs::path default_target() {
+  const fs::path path = assets_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf";
+  if (!fs::exists(path)) {
+    fail(
+        "the default target is not here: {}\n  hint: run 'make setup' in the project's folder, or "
+        "give --target",
+        path.string());
+  }
+  return path;
+}
+
+std::string describe(const target::Target& target) {
+  const auto& config = target.config();
+  return fmt::format("{}, {} blocks, hidden {}, vocabulary {}, {}, kernels {}, {} threads",
+                     config.family, config.num_layers, config.hidden_size, config.vocab_size,
+                     target.storage(), nn::kernel_name(target.compute()), nn::num_threads());
+}
+
+}  // namespace dflash::jobs

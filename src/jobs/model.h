@@ -1,0 +1,35 @@
+// The one loader: path -> {target, tokenizer, template}. Serves every verb.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "nn/compute.h"
+#include "target/target.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+namespace dflash::jobs {
+
+struct Model {
+  std::shared_ptr<const target::Target> target;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  text::ChatTemplate chat;
+};
+
+/// A Hugging Face folder or a .gguf file. Errors name what is missing or not supported.
+Model load_model(const std::filesystem::path& path, nn::Compute compute);
+
+/// Only the text side: no weights are read.
+std::shared_ptr<const text::Tokenizer> load_tokenizer(const std::filesystem::path& path);
+
+/// Folder with the default target and the HumanEval prompts: $DFLASH_ASSETS, or assets/ in the
+/// current folder, or assets/ of the tree that the program was built in.
+std::filesystem::path assets_folder();
+std::filesystem::path default_target();
+
+/// "llama, 30 blocks, hidden 576, Q4_1 widened to bf16, kernels amx-bf16": for run headers.
+std::string describe(const target::Target& target);
+
+}  // namespace dflash::jobs
