@@ -13,13 +13,14 @@
 
 namespace dflash::nn {
 
-/// Keys and values of one layer of one sequence, [G, capacity, E], grown by doubling. f32 or bf16.
+/// Keys and values of one layer of one sequence, grown by doubling. f32 or bf16.
 class KvBuffer {
  public:
   KvBuffer() = default;
   KvBuffer(int64_t kv_heads, int64_t head_dim, Compute storage);
 
-  /// Stores rows k_RGE, v_RGE (f32) at storage rows first.. (overwrites what stood there).
+  /// Stores rows k_RGE, v_RGE (f32, any strides with a dense last dimension) at storage rows
+  /// first.. (overwrites what stood there).
   void write(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE);
   void reserve(int64_t rows);
 
@@ -27,13 +28,15 @@ class KvBuffer {
   int64_t head_dim() const { return head_dim_; }
   int64_t capacity() const { return capacity_; }
   Compute storage() const { return storage_; }
-  const at::Tensor& keys() const { return k_; }
-  const at::Tensor& values() const { return v_; }
+  /// Copies of rows [begin, end) as f32 [rows, G, E], for tests and traces; the layout inside is
+  /// the kernels' own.
+  at::Tensor keys(int64_t begin, int64_t end) const;
+  at::Tensor values(int64_t begin, int64_t end) const;
 
  private:
   int64_t kv_heads_ = 0, head_dim_ = 0, capacity_ = 0;
   Compute storage_ = Compute::kF32;
-  at::Tensor k_, v_;  // [G, capacity, E]
+  at::Tensor k_, v_;
 };
 
 /// Rows [begin, end) of one buffer.

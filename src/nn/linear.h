@@ -19,10 +19,12 @@ class Linear {
   /// weight_OI f32 or bf16; bias_O f32 or undefined.
   Linear(at::Tensor weight_OI, at::Tensor bias_O, Compute compute);
 
-  /// x [..., I] f32 -> [..., O] f32.
+  /// x [..., I] f32 -> [..., O] f32. Without grad it needs pack() first. f64 x is for gradient
+  /// checks: plain f64 products.
   at::Tensor forward(const at::Tensor& x) const;
 
-  /// Builds the packed form from `weight`. Call after loading, and again after weights changed.
+  /// Builds the packed form from `weight`. Call after loading, and again after weights changed
+  /// (forward asserts it by the tensor's version counter).
   void pack();
   /// Frees `weight` once packed (frozen targets; halves the memory).
   void drop_unpacked();
@@ -38,6 +40,7 @@ class Linear {
   int64_t in_ = 0, out_ = 0;
   Compute compute_ = Compute::kF32;
   std::shared_ptr<const PackedWeight> packed_;
+  uint32_t packed_version_ = 0;  // of `weight` when packed
 };
 
 }  // namespace dflash::nn

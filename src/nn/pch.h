@@ -1,6 +1,11 @@
 // The one precompiled header of all libraries that use Torch: the tensor type and the ops that
 // nearly every file needs. Kept narrow on purpose (LibTorch headers cost seconds a file).
 #pragma once
+// Without it the operators pull in every op of ATen.
+#ifndef AT_PER_OPERATOR_HEADERS
+#define AT_PER_OPERATOR_HEADERS
+#endif
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>

@@ -22,7 +22,8 @@ at::Tensor to_tensor(const io::GgufTensor& tensor);
 /// Contiguous CPU view of a tensor for the writer; `tensor` must outlive it.
 io::TensorView to_view(const std::string& name, const at::Tensor& tensor);
 
-void save_tensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
+void save_tensors(const std::filesystem::path& path,
+                  const std::map<std::string, at::Tensor>& tensors,
                   const io::Metadata& metadata = {});
 std::map<std::string, at::Tensor> load_tensors(const std::filesystem::path& path);
 
