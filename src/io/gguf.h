@@ -1,5 +1,5 @@
 // GGUF v3 reader (v2 has the same layout): metadata, tensors in PyTorch's dimension order, and the
-// block formats F32, F16, BF16, Q8_0, Q4_0, Q4_1 widened to float. LIBTORCH.md 7.2.
+// block formats listed in GgufType widened to float. LIBTORCH.md 7.2.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,19 @@
 namespace dflash::io {
 
 /// ggml's own type ids.
-enum class GgufType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8, kBF16 = 30 };
+enum class GgufType : uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kBF16 = 30
+};
 
 std::string_view gguf_type_name(GgufType type);
 
@@ -30,7 +42,7 @@ struct GgufTensor {
   void widen(std::span<float> out) const;
 };
 
-/// A metadata value; integers of every width become int64/uint64, floats double.
+/// A metadata value; signed integers become int64, unsigned ones uint64, floats double.
 using GgufScalar = std::variant<bool, int64_t, uint64_t, double, std::string>;
 
 class GgufFile {
@@ -59,8 +71,13 @@ class GgufFile {
  protected:
   std::filesystem::path path_;
   std::vector<GgufTensor> tensors_;
-  std::map<std::string, std::vector<GgufScalar>, std::less<>> values_;  // arrays: many, scalars: one
+  std::map<std::string, size_t, std::less<>> index_;
+  std::map<std::string, std::vector<GgufScalar>, std::less<>>
+      values_;  // arrays: many, scalars: one
   std::map<std::string, bool, std::less<>> is_array_;
+
+ private:
+  struct Getter;
 };
 
 }  // namespace dflash::io
