@@ -19,10 +19,10 @@ namespace dflash::train {
 struct FeatureRow {
   std::vector<int64_t> ids, doc, pos;  // doc: 0.. inside the row; pos: 0-based per document
   std::vector<uint8_t> loss_mask;
-  std::vector<int64_t> document;       // dataset number of each document of the row
-  at::Tensor taps_TF;                  // f32
-  std::vector<int64_t> argmax;         // target's argmax after each token (teacher rows)
-  at::Tensor last_TD;                  // f32, pre-norm; undefined unless asked for (soft losses)
+  std::vector<int64_t> document;  // dataset number of each document of the row
+  at::Tensor taps_TF;             // f32, or bf16 where features are stored so
+  std::vector<int64_t> argmax;    // target's argmax after each token (teacher rows)
+  at::Tensor last_TD;             // f32, pre-norm; undefined unless asked for (soft losses)
 
   block::PackedRow packed() const { return {ids, loss_mask, doc}; }
 };
@@ -33,6 +33,8 @@ class FeatureSource {
   /// Features of the given pieces of documents (numbers of the dataset), in order.
   virtual FeatureRow row(const std::vector<data::PackedPlan::Piece>& pieces) = 0;
   virtual int64_t feature_size() const = 0;
+  /// Whether rows carry last_TD.
+  virtual bool has_last() const = 0;
 };
 
 std::unique_ptr<FeatureSource> file_source(const data::Dataset& dataset,

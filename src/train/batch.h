@@ -1,0 +1,79 @@
+// Which documents make a step, and what their blocks train: the part of training before any
+// arithmetic. The position in the data is kept in documents, so it survives a change of row length
+// or of anchors per step (CK-07).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "block/blocks.h"
+#include "data/dataset.h"
+#include "train/options.h"
+#include "train/source.h"
+#include "train/vocabulary.h"
+
+namespace dflash::train {
+
+/// `documents` of the epoch's order are consumed.
+struct Position {
+  int64_t epoch = 0, documents = 0;
+};
+
+/// Hands out packed rows, epoch after epoch, each with the number of anchors it will have.
+class RowStream {
+ public:
+  struct Row {
+    std::vector<data::PackedPlan::Piece> pieces;
+    int64_t epoch = 0, anchors = 0;
+  };
+
+  /// Error when the dataset has no legal anchor at all.
+  RowStream(const data::Dataset& dataset, const TrainOptions& options);
+
+  void seek(Position position);
+  Position position() const { return position_; }
+  /// The rows of the next step: whole rows of one epoch until they have anchors_per_step anchors
+  /// (the last step of an epoch may have fewer). Rows without anchors are passed over.
+  std::vector<Row> next_step();
+  /// Steps of the first `epochs` epochs.
+  int64_t count_steps(int64_t epochs) const;
+  int64_t anchors_per_epoch() const { return total_anchors_; }
+
+ private:
+  void plan(int64_t epoch, int64_t documents);
+  int64_t anchors_of(const std::vector<data::PackedPlan::Piece>& pieces) const;
+
+  const data::Dataset& dataset_;
+  TrainOptions options_;
+  std::vector<int64_t> anchors_D_;  // per document, in every epoch alike
+  int64_t total_anchors_ = 0;
+  Position position_;
+  data::PackedPlan plan_;  // what is left of the epoch
+  size_t next_row_ = 0;
+};
+
+/// One forward and backward: blocks of one packed row. All flat [N * K] in block order.
+struct Pass {
+  block::Blocks blocks;
+  std::vector<uint8_t> supervised_NK;  // counts in the metrics
+  std::vector<float> trained_NK;       // 1: in the loss (supervised, label in the vocabulary)
+  at::Tensor slot_M;                   // int64 indices into N * K of the trained slots
+  at::Tensor label_M;                  // int64 draft ids
+  at::Tensor teacher_row_M;            // int64 rows of last_TD
+};
+
+/// Anchors of a row, split into passes. `argmax` labels are the target's own choices.
+std::vector<Pass> make_passes(const FeatureRow& row, int64_t epoch, const block::BlockRule& rule,
+                              const TrainOptions& options, const Vocabulary& vocabulary);
+
+/// Whether every value of a contiguous f32 or bf16 tensor is finite.
+bool is_finite(const at::Tensor& values);
+
+/// taps_TF with noise, keyed by (seed, step, first document of the row); the row keeps its own.
+at::Tensor noisy_taps(const FeatureRow& row, const NoiseOptions& noise, double scale, uint64_t seed,
+                      int64_t step);
+
+}  // namespace dflash::train

@@ -1,0 +1,9 @@
+#include "train/kernels/rows_impl.h"
+
+namespace dflash::train::kernels {
+
+const RowKernels& row_kernels_avx2() {
+  return kTable;
+}
+
+}  // namespace dflash::train::kernels

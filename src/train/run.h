@@ -1,0 +1,61 @@
+// A training run with its folder (DESIGN.md 5): run.json, metrics.jsonl, checkpoints/; validation,
+// saving, resuming, stopping.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "base/json.h"
+#include "train/trainer.h"
+
+namespace dflash::train {
+
+struct TrainCallbacks {
+  /// After every step.
+  std::function<void(const StepMetrics&)> on_step = {};
+  /// Real decoding on held-out prompts; the result goes into metrics.jsonl, its number "tau"
+  /// decides which checkpoint is the best. The drafter is packed for decoding.
+  std::function<Json(const draft::Drafter&)> validate = {};
+  /// Asked after every step; true ends the run after a checkpoint.
+  std::function<bool()> should_stop = {};
+};
+
+struct RunOptions {
+  std::filesystem::path folder;
+  bool resume = false;           // continue from the newest complete checkpoint, if there is one
+  Json config = Json::object();  // the caller's resolved options, for run.json
+  double max_seconds = 0;        // 0: no limit; else the schedule is fitted to this time
+  double probe_seconds = 3;      // how long to measure for that
+};
+
+struct RunResult {
+  int64_t steps = 0;
+  bool finished = false;  // false: should_stop ended it
+  double seconds = 0, anchors_per_second = 0;
+  double last_tau = -1, best_tau = -1;  // -1: never validated
+  std::filesystem::path last_checkpoint,
+      best_checkpoint;  // best: the last one when never validated
+  StepMetrics last;
+};
+
+/// Runs to the end of the schedule. With max_seconds (and no step done) anchors/s is measured first
+/// and the schedule's length set from it.
+RunResult run_training(Trainer& trainer, const RunOptions& options,
+                       const TrainCallbacks& callbacks);
+
+/// metrics.jsonl: one JSON object a line, appended and flushed; opened cut to `last_step`.
+class MetricsFile {
+ public:
+  MetricsFile(const std::filesystem::path& path, int64_t last_step);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+  void write(const Json& line);
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+}  // namespace dflash::train

@@ -1,0 +1,241 @@
+#include "train/trainer.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/timer.h"
+#include "draft/zlab.h"
+#include "nn/compute.h"
+#include "nn/shapes.h"
+#include "train/kernels/rows.h"
+
+namespace dflash::train {
+namespace {
+
+/// Adds what passed since the last call to `slot`.
+class PhaseClock {
+ public:
+  void add(double& slot) {
+    slot += timer_.seconds();
+    timer_.restart();
+  }
+
+ private:
+  Timer timer_;
+};
+
+int64_t grid_steps(const TrainOptions& options, const RowStream& stream) {
+  return options.total_steps > 0 ? options.total_steps : stream.count_steps(options.epochs);
+}
+
+/// Weight of every trained slot, [M].
+at::Tensor trained_weights(const Pass& pass, const SlotWeighting& how, const RowLosses& rows) {
+  const int64_t* slot = pass.slot_M.const_data_ptr<int64_t>();
+  const int64_t count = pass.slot_M.numel();
+  std::vector<float> prob_NK;
+  if (how.options.slot_weights == SlotWeights::kDpace) {
+    prob_NK.assign(pass.trained_NK.size(), 0.0F);
+    const float* prob = rows.label_prob_M.const_data_ptr<float>();
+    for (int64_t m = 0; m < count; ++m) prob_NK[slot[m]] = prob[m];
+  }
+  const std::vector<float> weight_NK = slot_weights(how, pass.trained_NK, prob_NK);
+  at::Tensor weight_M = at::empty({count}, at::kFloat);
+  float* weight = weight_M.data_ptr<float>();
+  for (int64_t m = 0; m < count; ++m) weight[m] = weight_NK[slot[m]];
+  return weight_M;
+}
+
+}  // namespace
+
+/// What one step gathers over its passes.
+struct Trainer::Sums {
+  explicit Sums(int64_t block_size) : slots(block_size) {}
+  double loss = 0, weight = 0;
+  int64_t tokens = 0, anchors = 0, trained = 0;
+  SlotMetrics slots;
+  PhaseSeconds seconds;
+  PhaseClock clock;
+};
+
+Json StepMetrics::to_json() const {
+  Json out = slots.to_json();
+  out.update({{"step", step},
+              {"epoch", epoch},
+              {"documents", documents},
+              {"tokens", tokens},
+              {"anchors", anchors},
+              {"trained_slots", trained_slots},
+              {"loss", loss},
+              {"grad_norm", grad_norm},
+              {"rate_factor", rate_factor},
+              {"applied", applied},
+              {"seconds", seconds.total()},
+              {"phases",
+               {{"gather", seconds.gather},
+                {"forward", seconds.forward},
+                {"loss", seconds.loss},
+                {"backward", seconds.backward},
+                {"update", seconds.update}}}});
+  return out;
+}
+
+Trainer::Trainer(TrainParts parts, const TrainOptions& options)
+    : parts_(std::move(parts)),
+      options_((check_options(options), options)),
+      vocabulary_(parts_.head, parts_.drafter->compute()),
+      optimizer_(parts_.drafter->parameters(), options.optimizer, parts_.drafter->compute()),
+      stream_(parts_.dataset, options) {
+  const draft::DraftSpec& spec = parts_.drafter->spec();
+  if (vocabulary_.hidden_size() != spec.hidden_size) {
+    fail("the head takes {} columns, the drafter gives {}", vocabulary_.hidden_size(),
+         spec.hidden_size);
+  }
+  const int64_t features = static_cast<int64_t>(spec.taps.size()) * spec.target_hidden_size;
+  if (parts_.source.feature_size() != features) {
+    fail(
+        "features: expected {} values a token ({} taps of {}), got {}\n  hint: capture with the "
+        "drafter's taps",
+        features, spec.taps.size(), spec.target_hidden_size, parts_.source.feature_size());
+  }
+  if (options.loss.needs_teacher() && (!parts_.source.has_last() || !parts_.final_norm)) {
+    fail(
+        "soft losses need the target's final hidden states\n  hint: capture with --with-last, or "
+        "use the loss ce");
+  }
+  parts_.drafter->set_requires_grad(true);
+  set_total_steps(grid_steps(options, stream_));
+}
+
+void Trainer::set_total_steps(int64_t steps) {
+  DF_ASSERT(step_ == 0, "schedule changed at step {}", step_);
+  options_.total_steps = steps;
+  schedule_ = make_schedule(steps, options_.warmup_share);
+}
+
+at::Tensor Trainer::embed(const block::Blocks& blocks) const {
+  const at::Tensor ids =
+      at::tensor(blocks.ids_NK, at::kLong).view({blocks.num_blocks, blocks.block_size});
+  return parts_.table.embed(ids);
+}
+
+void Trainer::quarantine(FeatureRow& row) {
+  for (size_t n = 0, first = 0; n < row.document.size(); ++n) {
+    size_t end = first;
+    while (end < row.doc.size() && row.doc[end] == static_cast<int64_t>(n)) ++end;
+    const at::Tensor taps =
+        row.taps_TF.narrow(0, static_cast<int64_t>(first), static_cast<int64_t>(end - first));
+    documents_met_.insert(row.document[n]);
+    if (!is_finite(taps)) {
+      taps.zero_();
+      std::fill(row.loss_mask.begin() + first, row.loss_mask.begin() + end, uint8_t{0});
+      if (documents_bad_.insert(row.document[n]).second) {
+        log_warning("features of document {} are not finite: it is left out", row.document[n]);
+      }
+    }
+    first = end;
+  }
+  if (documents_bad_.size() * 2 > documents_met_.size()) {
+    fail(
+        "features: {} of {} documents are not finite\n  hint: capture again; fp16 overflows on "
+        "some targets, use bf16 or f32",
+        documents_bad_.size(), documents_met_.size());
+  }
+}
+
+void Trainer::run_pass(const FeatureRow& row, const at::Tensor& taps_TF, const Pass& pass,
+                       Sums& sums) {
+  const int64_t width = vocabulary_.hidden_size();
+  std::vector<uint8_t> correct_NK(pass.supervised_NK.size(), 0);
+  if (pass.slot_M.numel() > 0) {
+    const c10::AutoGradMode live(true);
+    const auto context = parts_.drafter->context(taps_TF, at::tensor(row.pos, at::kLong));
+    const at::Tensor hidden_NKD = parts_.drafter->forward(context, pass.blocks, embed(pass.blocks));
+    sums.clock.add(sums.seconds.forward);
+
+    LossRows rows;
+    rows.hidden_MD = hidden_NKD.detach().view({-1, width}).index_select(0, pass.slot_M);
+    rows.label_M = pass.label_M;
+    if (options_.loss.needs_teacher()) {
+      rows.teacher_MD = parts_.final_norm(row.last_TD.index_select(0, pass.teacher_row_M));
+    }
+    const RowLosses losses = row_losses(vocabulary_, options_.loss, rows);
+    const at::Tensor weight_M =
+        trained_weights(pass, {parts_.drafter->spec().rule, options_.loss}, losses);
+    sums.loss += (losses.loss_M * weight_M).sum(at::kDouble).item<double>();
+    sums.weight += weight_M.sum(at::kDouble).item<double>();
+    sums.trained += pass.slot_M.numel();
+    const at::Tensor right = losses.argmax_M == pass.label_M;
+    for (int64_t m = 0; m < right.numel(); ++m) {
+      correct_NK[pass.slot_M.const_data_ptr<int64_t>()[m]] = right.const_data_ptr<bool>()[m];
+    }
+    at::Tensor grad_NKD = at::zeros({hidden_NKD.numel() / width, width}, at::kFloat);
+    grad_NKD.index_copy_(0, pass.slot_M, losses.grad_MD * weight_M.unsqueeze(-1));
+    sums.clock.add(sums.seconds.loss);
+
+    hidden_NKD.backward(grad_NKD.view_as(hidden_NKD));
+    sums.clock.add(sums.seconds.backward);
+  }
+  sums.anchors += pass.blocks.num_blocks;
+  sums.slots.add(pass.supervised_NK, correct_NK);
+}
+
+void Trainer::take_row(const RowStream::Row& planned, Sums& sums) {
+  FeatureRow row = parts_.source.row(planned.pieces);
+  quarantine(row);
+  double scale = options_.noise.scale;
+  if (options_.noise.anneal && schedule_.total_steps > 0) {
+    const double t = static_cast<double>(step_) / static_cast<double>(schedule_.total_steps);
+    scale *= 0.5 * (1.0 + std::cos(M_PI * t));
+  }
+  at::Tensor taps_TF = noisy_taps(row, options_.noise, scale, options_.seed, step_);
+  if (parts_.drafter->compute() == nn::Compute::kF32) taps_TF = taps_TF.to(at::kFloat);
+  const std::vector<Pass> passes =
+      make_passes(row, planned.epoch, parts_.drafter->spec().rule, options_, vocabulary_);
+  sums.tokens += static_cast<int64_t>(row.ids.size());
+  sums.clock.add(sums.seconds.gather);
+  for (const Pass& pass : passes) run_pass(row, taps_TF, pass, sums);
+}
+
+StepMetrics Trainer::step() {
+  Sums sums(parts_.drafter->spec().rule.block_size);
+  for (const RowStream::Row& row : stream_.next_step()) take_row(row, sums);
+  StepMetrics out;
+  out.rate_factor = schedule_.factor(step_);
+  out.applied = false;
+  if (sums.weight > 0 && std::isfinite(sums.loss)) {
+    const UpdateResult result = optimizer_.update(sums.weight, out.rate_factor);
+    out.grad_norm = result.grad_norm;
+    out.applied = result.applied;
+    out.loss = sums.loss / sums.weight;
+  } else if (sums.weight > 0) {
+    out.loss = sums.loss;
+  }
+  optimizer_.zero_grad();
+  sums.clock.add(sums.seconds.update);
+  ++step_;
+  anchors_done_ += sums.anchors;
+  // A step whose documents were all left out has nothing to apply; that is no failure.
+  const bool failed = !out.applied && sums.weight > 0;
+  bad_steps_ += failed ? 1 : 0;
+  bad_in_a_row_ = failed ? bad_in_a_row_ + 1 : 0;
+  out.step = step_;
+  out.epoch = stream_.position().epoch;
+  out.documents = stream_.position().documents;
+  out.tokens = sums.tokens;
+  out.anchors = sums.anchors;
+  out.trained_slots = sums.trained;
+  out.slots = sums.slots;
+  out.seconds = sums.seconds;
+  if (bad_in_a_row_ >= options_.max_bad_steps) {
+    fail(
+        "training: {} steps in a row had a loss or gradient that is not finite (step {})\n"
+        "  hint: lower the learning rates, or compute in f32",
+        bad_in_a_row_, step_);
+  }
+  return out;
+}
+
+}  // namespace dflash::train

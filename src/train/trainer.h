@@ -1,0 +1,107 @@
+// The training step: gather -> forward -> loss -> backward -> clip -> check -> update, in this
+// order and nothing else. What surrounds it (folders, checkpoints, validation, signals) is run.h.
+//
+// Everything random is keyed by (seed, epoch, document, position), so the state of a run is its
+// weights, its moments and two counters; a resumed run equals an unbroken one bit for bit on the
+// same kernels and threads.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+
+#include "base/json.h"
+#include "data/dataset.h"
+#include "draft/drafter.h"
+#include "nn/head.h"
+#include "train/batch.h"
+#include "train/checkpoint.h"
+#include "train/losses.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+#include "train/options.h"
+#include "train/schedule.h"
+#include "train/source.h"
+
+namespace dflash::train {
+
+/// What a trainer works on; all frozen but the drafter. The references must outlive it.
+struct TrainParts {
+  const data::Dataset& dataset;
+  FeatureSource& source;
+  std::shared_ptr<draft::Drafter> drafter;
+  nn::Table table;  // the target's
+  nn::Head head;    // the drafter's: the target's, or its rows of the draft vocabulary (id_V)
+  /// Target::final_norm; soft losses only.
+  std::function<at::Tensor(const at::Tensor& last_RD)> final_norm = {};
+};
+
+/// Seconds of one step by phase.
+struct PhaseSeconds {
+  double gather = 0, forward = 0, loss = 0, backward = 0, update = 0;
+  double total() const { return gather + forward + loss + backward + update; }
+};
+
+struct StepMetrics {
+  int64_t step = 0;                  // 1-based number of the step that this describes
+  int64_t epoch = 0, documents = 0;  // data position after it
+  int64_t tokens = 0, anchors = 0, trained_slots = 0;
+  double loss = 0, grad_norm = 0, rate_factor = 0;
+  bool applied = true;  // false: something was not finite, weights were left alone
+  SlotMetrics slots;
+  PhaseSeconds seconds;
+  Json to_json() const;
+};
+
+class Trainer {
+ public:
+  /// Errors: impossible options, a head or features that do not fit the drafter, soft losses
+  /// without final hidden states, no legal anchors.
+  Trainer(TrainParts parts, const TrainOptions& options);
+
+  /// One optimizer step. Error after options.max_bad_steps in a row that were not finite, and when
+  /// more than half of the documents met so far had non-finite features.
+  StepMetrics step();
+
+  int64_t steps_done() const { return step_; }
+  int64_t total_steps() const { return schedule_.total_steps; }
+  /// Fixes the length of the schedule; before the first step only.
+  void set_total_steps(int64_t steps);
+  /// Anchors per second over about `seconds` of steps, all of whose effects are undone.
+  double measure_rate(double seconds);
+
+  /// Weights (bit-exact), moments, counters, data position.
+  CheckpointContent checkpoint(double tau) const;
+  /// Continues there. Error when drafter or optimizer differ; changed options, kernels or threads
+  /// are logged, since the run then is not bit-equal to an unbroken one.
+  void restore(const LoadedCheckpoint& checkpoint);
+
+  /// Calls `work` with weights packed for decoding; grad mode and the global generator are as
+  /// before afterwards (R-TR-8).
+  Json validate(const std::function<Json(const draft::Drafter&)>& work);
+
+  const TrainOptions& options() const { return options_; }
+  const std::shared_ptr<draft::Drafter>& drafter() const { return parts_.drafter; }
+  /// Resolved values for headers and run.json.
+  Json header() const;
+
+ private:
+  struct Sums;
+  at::Tensor embed(const block::Blocks& blocks) const;
+  void quarantine(FeatureRow& row);
+  void run_pass(const FeatureRow& row, const at::Tensor& taps_TF, const Pass& pass, Sums& sums);
+  void take_row(const RowStream::Row& planned, Sums& sums);
+
+  TrainParts parts_;
+  TrainOptions options_;
+  Vocabulary vocabulary_;
+  Optimizer optimizer_;
+  RowStream stream_;
+  Schedule schedule_;
+  int64_t step_ = 0, bad_steps_ = 0, bad_in_a_row_ = 0, anchors_done_ = 0;
+  std::set<int64_t> documents_met_, documents_bad_;
+};
+
+}  // namespace dflash::train

@@ -1,0 +1,143 @@
+// What a trainer keeps beyond a step: checkpoints, undoing a measurement, validation, headers.
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/timer.h"
+#include "draft/zlab.h"
+#include "nn/compute.h"
+#include "train/trainer.h"
+
+namespace dflash::train {
+namespace {
+
+std::map<std::string, at::Tensor> copy_of(const std::map<std::string, at::Tensor>& tensors) {
+  std::map<std::string, at::Tensor> out;
+  for (const auto& [name, tensor] : tensors) out[name] = tensor.detach().clone();
+  return out;
+}
+
+void copy_into(const std::map<std::string, at::Tensor>& live,
+               const std::map<std::string, at::Tensor>& saved) {
+  const c10::NoGradGuard guard;
+  for (const auto& [name, tensor] : live) {
+    const auto found = saved.find(name);
+    if (found == saved.end() || found->second.sizes() != tensor.sizes()) {
+      fail("checkpoint weights: {}: expected a tensor {}, got {}\n  hint: is it the same drafter?",
+           name, fmt::join(tensor.sizes(), "x"),
+           found == saved.end() ? std::string("none")
+                                : fmt::format("{}", fmt::join(found->second.sizes(), "x")));
+    }
+    at::Tensor(tensor).copy_(found->second);
+  }
+}
+
+/// Keeps grad mode by scope, and the global generator.
+class GeneratorGuard {
+ public:
+  GeneratorGuard()
+      : generator_(at::detail::getDefaultCPUGenerator()), state_(generator_.get_state()) {}
+  ~GeneratorGuard() { generator_.set_state(state_); }
+
+ private:
+  at::Generator generator_;
+  at::Tensor state_;
+};
+
+void announce_changes(const Json& before, const Json& now, const std::string& prefix) {
+  for (const auto& [key, value] : now.items()) {
+    const Json old = before.is_object() && before.contains(key) ? before[key] : Json();
+    if (value.is_object()) {
+      announce_changes(old, value, prefix + key + ".");
+    } else if (old != value) {
+      log_warning("resume: {}{} was {}, is {}: not bit-equal to an unbroken run", prefix, key,
+                  old.dump(), value.dump());
+    }
+  }
+}
+
+Json machine(nn::Compute compute) {
+  return {{"kernels", nn::kernel_name(compute)}, {"threads", nn::num_threads()}};
+}
+
+}  // namespace
+
+double Trainer::measure_rate(double seconds) {
+  DF_ASSERT(step_ == 0, "measured at step {}", step_);
+  const auto weights = copy_of(parts_.drafter->parameters());
+  const auto moments = copy_of(optimizer_.state());
+  const Position position = stream_.position();
+  const int64_t anchors_before = anchors_done_;
+  step();  // the first step also pays for allocations and kernel selection
+  const Timer timer;
+  int64_t anchors = 0;
+  do anchors += step().anchors;
+  while (timer.seconds() < seconds);
+  const double rate = static_cast<double>(anchors) / timer.seconds();
+  copy_into(parts_.drafter->parameters(), weights);
+  optimizer_.load_state(moments, 0);
+  stream_.seek(position);
+  step_ = bad_steps_ = bad_in_a_row_ = 0;
+  anchors_done_ = anchors_before;
+  return rate;
+}
+
+CheckpointContent Trainer::checkpoint(double tau) const {
+  CheckpointContent content;
+  content.step = step_;
+  const Position position = stream_.position();
+  content.state = {{"epoch", position.epoch},
+                   {"documents", position.documents},
+                   {"updates", optimizer_.num_updates()},
+                   {"bad_steps", bad_steps_},
+                   {"bad_in_a_row", bad_in_a_row_},
+                   {"anchors", anchors_done_},
+                   {"tau", tau},
+                   {"options", options_.to_json()},
+                   {"machine", machine(parts_.drafter->compute())}};
+  content.optimizer = optimizer_.state();
+  for (const auto& [name, tensor] : parts_.drafter->parameters()) content.bytes += tensor.nbytes();
+  for (const auto& [name, tensor] : content.optimizer) content.bytes += tensor.nbytes();
+  content.save_model = [drafter = parts_.drafter](const std::filesystem::path& folder) {
+    draft::save_zlab(*drafter, folder, nn::Compute::kF32);  // bit-exact masters
+  };
+  return content;
+}
+
+void Trainer::restore(const LoadedCheckpoint& checkpoint) {
+  const Json& state = checkpoint.state;
+  const auto saved = draft::load_zlab(checkpoint.model, parts_.drafter->compute());
+  copy_into(parts_.drafter->parameters(), saved->parameters());
+  optimizer_.load_state(checkpoint.optimizer, state.at("updates").get<int64_t>());
+  stream_.seek({state.at("epoch").get<int64_t>(), state.at("documents").get<int64_t>()});
+  step_ = state.at("step").get<int64_t>();
+  bad_steps_ = state.value("bad_steps", int64_t{0});
+  bad_in_a_row_ = state.value("bad_in_a_row", int64_t{0});
+  anchors_done_ = state.value("anchors", int64_t{0});
+  announce_changes(state.value("options", Json::object()), options_.to_json(), "");
+  announce_changes(state.value("machine", Json::object()), machine(parts_.drafter->compute()), "");
+}
+
+Json Trainer::validate(const std::function<Json(const draft::Drafter&)>& work) {
+  const GeneratorGuard generator;
+  const c10::NoGradGuard guard;
+  parts_.drafter->pack();
+  return work(*parts_.drafter);
+}
+
+Json Trainer::header() const {
+  const auto [matrices, vectors] = optimizer_.element_counts();
+  return {{"options", options_.to_json()},
+          {"loss_rule", describe_loss(options_.loss)},
+          {"head", vocabulary_.method()},
+          {"draft_vocabulary", vocabulary_.size()},
+          {"compute", nn::compute_name(parts_.drafter->compute())},
+          {"machine", machine(parts_.drafter->compute())},
+          {"parameters", {{"muon", matrices}, {"adamw", vectors}}},
+          {"documents", parts_.dataset.num_documents()},
+          {"anchors_per_epoch", stream_.anchors_per_epoch()},
+          {"total_steps", schedule_.total_steps},
+          {"warmup_steps", schedule_.warmup_steps}};
+}
+
+}  // namespace dflash::train
