@@ -1,7 +1,7 @@
 // The DFlash drafter: a small Qwen3-style stack whose layers read K and V of fused target features
 // (context, strictly before the anchor) and of the block itself. Paper section 3, MODELS.md 4.1.
-// One forward serves training (N blocks over packed documents, autograd) and decoding (one block a
-// sequence, packed kernels, no grad). Testable without any target.
+// One layer implementation (layer.h) serves training (N blocks over packed documents, autograd) and
+// decoding (one block a sequence, packed kernels, no grad). Testable without any target.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "block/blocks.h"
@@ -38,22 +39,30 @@ class SequenceContext {
 
 class Drafter {
  public:
-  /// Fresh weights: normal(0, 0.02) matrices, ones for norms, keyed by seed.
+  /// Fresh weights: normal(0, 0.02) matrices, ones for norms, zero biases; keyed by (seed, name).
   static std::shared_ptr<Drafter> create(const DraftSpec& spec, nn::Compute compute, uint64_t seed);
-  /// From named f32 tensors (z-lab names without "model."). Error: missing, extra or misshapen.
+  /// From named f32 tensors (z-lab names without "model."), taken over without a copy where they
+  /// are contiguous f32. Error: missing, extra or misshapen. Ready to decode (packed).
   static std::shared_ptr<Drafter> from_weights(const DraftSpec& spec, nn::Compute compute,
                                                const std::map<std::string, at::Tensor>& weights);
 
   const DraftSpec& spec() const { return spec_; }
   nn::Compute compute() const { return compute_; }
 
-  /// Every parameter by its checkpoint name; the tensors are the live ones.
+  /// Every parameter by its checkpoint name; the tensors are the live ones. Change them in place.
   const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
   void set_requires_grad(bool on);
   /// Rebuilds the packed forms after weights changed (before decoding).
   void pack();
+  /// Copies blocks of the target into layers (`--init target-layers`): weights[l] is the named
+  /// parameters of one block ("self_attn.q_proj.weight", ...) for drafter layer l; q/k norms that
+  /// the target lacks become ones. Error: shapes that differ. final_norm_D (may be undefined) goes
+  /// into the drafter's own norm, since the same head follows. Not packed afterwards.
+  using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+  void init_from_target_layers(const std::vector<NamedTensors>& weights,
+                               const at::Tensor& final_norm_D);
 
-  // --- training (grad mode as the caller set it) ---
+  // --- training (grad mode as the caller set it; always the live weights, never the packed) ---
   /// taps_TF f32, pos_T int64 -> context of every layer, in the graph.
   PackedContext context(const at::Tensor& taps_TF, const at::Tensor& pos_T) const;
   /// embed_NKD f32 (the target's table) -> hidden rows after the drafter's own final norm, [N, K, D].
@@ -66,21 +75,33 @@ class Drafter {
   /// other; num_rows[i] rows go to contexts[i].
   void append(std::span<SequenceContext* const> contexts, std::span<const int64_t> num_rows,
               const at::Tensor& taps_RF, const at::Tensor& pos_R) const;
-  /// One block a context: blocks from block::decoding_blocks, in the same order -> [N, K, D].
+  /// One block a context: blocks from block::decoding_blocks, in the same order -> [N, K, D]. Each
+  /// context must hold at least the rows before its anchor.
   at::Tensor forward(std::span<SequenceContext* const> contexts, const block::Blocks& blocks,
                      const at::Tensor& embed_NKD) const;
 
- private:
+  /// One layer; defined in layer.h, internal to draft/.
   struct Layer;
+
+ private:
   Drafter() = default;
+  void bind(std::map<std::string, at::Tensor> weights);
+  nn::Linear context_products() const;
+  std::vector<std::pair<at::Tensor, at::Tensor>> context_rows(const nn::Linear& fc,
+                                                              const nn::Linear& kv,
+                                                              const at::Tensor& taps_RF,
+                                                              const at::Tensor& pos_R) const;
 
   DraftSpec spec_;
   nn::Compute compute_ = nn::Compute::kF32;
   std::map<std::string, at::Tensor> parameters_;
-  nn::Linear fc_;
-  at::Tensor hidden_norm_D_, norm_D_;
+  at::Tensor fc_DF_, hidden_norm_D_, norm_D_;
   std::vector<std::shared_ptr<Layer>> layers_;
   nn::Rope rope_;
+  nn::Linear packed_fc_, packed_context_kv_;  // K and V of all layers as one product
 };
+
+/// Checkpoint name -> shape of every parameter of a drafter, in name order.
+std::map<std::string, std::vector<int64_t>> parameter_shapes(const DraftSpec& spec);
 
 }  // namespace dflash::draft

@@ -1,0 +1,216 @@
+// Rows are kept as [G, N*K*r, E] (r = H / G query heads of one kv head), so that the context part of
+// a tile is one batched product over kv heads and the in-block part one over kv heads and blocks.
+// Both parts have their own maximum and sum; they are joined by log-sum-exp.
+#include "draft/block_attention.h"
+
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/where.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "nn/shapes.h"
+
+namespace dflash::draft {
+namespace {
+
+using torch::autograd::AutogradContext;
+using Tensors = torch::autograd::variable_list;
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+// Stands for the maximum of a row without keys, so that no -inf - -inf arises.
+constexpr double kNoKeys = -1e30;
+
+// [N, K, G*x, E] -> [G, N, K, x, E], blocks in the plan's order.
+at::Tensor gather_heads(const at::Tensor& rows, int64_t kv_heads, const AttentionPlan& plan) {
+  at::Tensor x = rows;
+  if (!plan.is_sorted()) x = x.index_select(0, at::tensor(plan.order(), at::kLong));
+  const int64_t n = x.size(0), k = x.size(1), e = x.size(3);
+  return x.reshape({n, k, kv_heads, -1, e}).permute({2, 0, 1, 3, 4}).contiguous();
+}
+
+// The inverse of gather_heads.
+at::Tensor scatter_heads(const at::Tensor& rows_GNKxE, const AttentionPlan& plan) {
+  at::Tensor x = rows_GNKxE.permute({1, 2, 0, 3, 4}).flatten(2, 3);
+  if (plan.is_sorted()) return x.contiguous();
+  at::Tensor result = at::empty(x.sizes(), x.options());
+  result.index_copy_(0, at::tensor(plan.order(), at::kLong), x);
+  return result;
+}
+
+void mask_borders(at::Tensor& scores, const AttentionPlan& plan, const AttentionPlan::Tile& tile) {
+  const int64_t width = scores.size(2);
+  for (const AttentionPlan::Border& border : plan.borders(tile)) {
+    at::Tensor rows = scores.narrow(1, border.row, border.num_rows);
+    if (border.begin > 0) rows.narrow(2, 0, border.begin).fill_(kMinusInfinity);
+    if (border.end < width) {
+      rows.narrow(2, border.end, width - border.end).fill_(kMinusInfinity);
+    }
+  }
+}
+
+// Everything below works on these views; q is already scaled by E^-0.5.
+struct Views {
+  at::Tensor q_GRE;           // R = N*K*r
+  at::Tensor k_GTE, v_GTE;    // context
+  at::Tensor k_MKE, v_MKE;    // in block, M = G*N
+  const AttentionPlan* plan;
+
+  int64_t rows_per_block() const { return plan->block_size() * plan->heads_per_kv(); }
+  // [G, N*K*r, ...] as [G*N, K*r, ...]
+  at::Tensor by_block(const at::Tensor& x_GRx) const {
+    return x_GRx.reshape({-1, rows_per_block(), x_GRx.size(-1)});
+  }
+  at::Tensor rows(const at::Tensor& x_GRx, const AttentionPlan::Tile& tile) const {
+    return x_GRx.narrow(1, tile.first_block * rows_per_block(), tile.num_blocks * rows_per_block());
+  }
+  at::Tensor context(const at::Tensor& x_GTE, const AttentionPlan::Tile& tile) const {
+    return x_GTE.narrow(1, tile.context.begin, tile.context.end - tile.context.begin);
+  }
+  at::Tensor context_scores(const AttentionPlan::Tile& tile) const {
+    at::Tensor scores = at::bmm(rows(q_GRE, tile), context(k_GTE, tile).transpose(1, 2));
+    mask_borders(scores, *plan, tile);
+    return scores;
+  }
+  at::Tensor block_scores() const {  // [M, K*r, K]
+    at::Tensor scores = at::bmm(by_block(q_GRE), k_MKE.transpose(1, 2));
+    if (plan->in_block().defined()) {
+      scores.masked_fill_(plan->in_block().logical_not().to(scores.device()), kMinusInfinity);
+    }
+    return scores;
+  }
+};
+
+bool has_context(const AttentionPlan::Tile& tile) { return tile.context.end > tile.context.begin; }
+
+// Output rows and their log-sum-exp, [G, R, E] and [G, R, 1].
+std::pair<at::Tensor, at::Tensor> attend_forward(const Views& views) {
+  at::Tensor block = views.block_scores();
+  const at::Tensor block_max = block.amax(-1, /*keepdim=*/true);
+  block.sub_(block_max).exp_();
+  const at::Tensor block_sum = block.sum(-1, /*keepdim=*/true);
+  at::Tensor out = at::bmm(block, views.v_MKE).view_as(views.q_GRE);
+  at::Tensor top = block_max.view({views.q_GRE.size(0), -1, 1});  // running maximum
+  at::Tensor sum = block_sum.view_as(top);
+  for (const AttentionPlan::Tile& tile : views.plan->tiles()) {
+    if (!has_context(tile)) continue;
+    at::Tensor scores = views.context_scores(tile);
+    at::Tensor tile_top = views.rows(top, tile);
+    const at::Tensor new_top = at::maximum(scores.amax(-1, /*keepdim=*/true), tile_top);
+    scores.sub_(new_top).exp_();
+    const at::Tensor shrink = (tile_top - new_top).exp_();
+    views.rows(sum, tile).mul_(shrink).add_(scores.sum(-1, /*keepdim=*/true));
+    views.rows(out, tile).mul_(shrink).add_(at::bmm(scores, views.context(views.v_GTE, tile)));
+    tile_top.copy_(new_top);
+  }
+  out.div_(sum);
+  return {out, sum.log().add_(top)};
+}
+
+struct Gradients {
+  at::Tensor q_GRE, k_GTE, v_GTE, k_MKE, v_MKE;
+};
+
+Gradients attend_backward(const Views& views, const at::Tensor& out_GRE, const at::Tensor& lse_GR1,
+                          const at::Tensor& dout_GRE) {
+  const at::Tensor delta = (out_GRE * dout_GRE).sum(-1, /*keepdim=*/true);
+  Gradients grads;
+  {
+    const at::Tensor dout = views.by_block(dout_GRE);
+    const at::Tensor weights =
+        views.block_scores().sub_(views.by_block(lse_GR1)).exp_();
+    grads.v_MKE = at::bmm(weights.transpose(1, 2), dout);
+    at::Tensor dscores = at::bmm(dout, views.v_MKE.transpose(1, 2));
+    dscores.sub_(views.by_block(delta)).mul_(weights);
+    grads.k_MKE = at::bmm(dscores.transpose(1, 2), views.by_block(views.q_GRE));
+    grads.q_GRE = at::bmm(dscores, views.k_MKE).view_as(views.q_GRE);
+  }
+  grads.k_GTE = at::zeros_like(views.k_GTE);
+  grads.v_GTE = at::zeros_like(views.v_GTE);
+  for (const AttentionPlan::Tile& tile : views.plan->tiles()) {
+    if (!has_context(tile)) continue;
+    const at::Tensor dout = views.rows(dout_GRE, tile);
+    const at::Tensor weights =
+        views.context_scores(tile).sub_(views.rows(lse_GR1, tile)).exp_();
+    views.context(grads.v_GTE, tile).add_(at::bmm(weights.transpose(1, 2), dout));
+    at::Tensor dscores = at::bmm(dout, views.context(views.v_GTE, tile).transpose(1, 2));
+    dscores.sub_(views.rows(delta, tile)).mul_(weights);
+    views.context(grads.k_GTE, tile)
+        .add_(at::bmm(dscores.transpose(1, 2), views.rows(views.q_GRE, tile)));
+    views.rows(grads.q_GRE, tile).add_(at::bmm(dscores, views.context(views.k_GTE, tile)));
+  }
+  return grads;
+}
+
+// Keeps the plan alive for the backward pass.
+struct PlanHolder : torch::CustomClassHolder {
+  explicit PlanHolder(std::shared_ptr<const AttentionPlan> p) : plan(std::move(p)) {}
+  std::shared_ptr<const AttentionPlan> plan;
+};
+
+class BlockAttention : public torch::autograd::Function<BlockAttention> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q_NKHE, const at::Tensor& k_TGE,
+                            const at::Tensor& v_TGE, const at::Tensor& k_NKGE,
+                            const at::Tensor& v_NKGE,
+                            const std::shared_ptr<const AttentionPlan>& plan) {
+    const int64_t kv_heads = k_TGE.size(1), e = q_NKHE.size(3);
+    at::Tensor q = gather_heads(q_NKHE, kv_heads, *plan);
+    q.mul_(1.0 / std::sqrt(static_cast<double>(e)));
+    const Views views{q.view({kv_heads, -1, e}),
+                      k_TGE.permute({1, 0, 2}).contiguous(),
+                      v_TGE.permute({1, 0, 2}).contiguous(),
+                      gather_heads(k_NKGE, kv_heads, *plan).view({-1, plan->block_size(), e}),
+                      gather_heads(v_NKGE, kv_heads, *plan).view({-1, plan->block_size(), e}),
+                      plan.get()};
+    auto [out, lse] = attend_forward(views);
+    ctx->save_for_backward(
+        {views.q_GRE, views.k_GTE, views.v_GTE, views.k_MKE, views.v_MKE, out, lse});
+    ctx->saved_data["plan"] = c10::IValue::make_capsule(c10::make_intrusive<PlanHolder>(plan));
+    return scatter_heads(out.view_as(q), *plan);
+  }
+
+  static Tensors backward(AutogradContext* ctx, const Tensors& grad_outputs) {
+    const Tensors saved = ctx->get_saved_variables();
+    const auto holder = ctx->saved_data["plan"].toCapsule();
+    const auto& plan = static_cast<const PlanHolder&>(*holder).plan;
+    const Views views{saved[0], saved[1], saved[2], saved[3], saved[4], plan.get()};
+    const int64_t kv_heads = saved[1].size(0), e = saved[0].size(2);
+    const int64_t n = plan->num_blocks(), k = plan->block_size();
+    const at::Tensor dout =
+        gather_heads(grad_outputs[0], kv_heads, *plan).view({kv_heads, -1, e});
+    Gradients grads = attend_backward(views, saved[5], saved[6], dout);
+    grads.q_GRE.mul_(1.0 / std::sqrt(static_cast<double>(e)));
+    return {scatter_heads(grads.q_GRE.view({kv_heads, n, k, -1, e}), *plan),
+            grads.k_GTE.permute({1, 0, 2}),
+            grads.v_GTE.permute({1, 0, 2}),
+            scatter_heads(grads.k_MKE.view({kv_heads, n, k, 1, e}), *plan),
+            scatter_heads(grads.v_MKE.view({kv_heads, n, k, 1, e}), *plan),
+            at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor block_attention(const BlockAttentionInputs& inputs,
+                           const std::shared_ptr<const AttentionPlan>& plan) {
+  const at::Tensor& q = inputs.q_NKHE;
+  const int64_t n = plan->num_blocks(), k = plan->block_size(), e = q.size(3);
+  const int64_t kv_heads = inputs.k_TGE.size(1);
+  nn::expect_shape(q, {n, k, kv_heads * plan->heads_per_kv(), e}, "block queries");
+  nn::expect_shape(inputs.k_TGE, {-1, kv_heads, e}, "context keys");
+  nn::expect_shape(inputs.v_TGE, {inputs.k_TGE.size(0), kv_heads, e}, "context values");
+  nn::expect_shape(inputs.k_NKGE, {n, k, kv_heads, e}, "block keys");
+  nn::expect_shape(inputs.v_NKGE, {n, k, kv_heads, e}, "block values");
+  for (const AttentionPlan::Tile& tile : plan->tiles()) {
+    DF_ASSERT(tile.context.begin >= 0 && tile.context.end <= inputs.k_TGE.size(0),
+              "context [{}, {}) of {} rows", tile.context.begin, tile.context.end,
+              inputs.k_TGE.size(0));
+  }
+  return BlockAttention::apply(q, inputs.k_TGE, inputs.v_TGE, inputs.k_NKGE, inputs.v_NKGE, plan);
+}
+
+}  // namespace dflash::draft

@@ -1,0 +1,197 @@
+// Parameters and the training forward. Decoding: decoding.cpp; fresh weights: init.cpp.
+#include "draft/drafter.h"
+
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "draft/block_attention.h"
+#include "draft/layer.h"
+#include "nn/norm.h"
+#include "nn/shapes.h"
+
+namespace dflash::draft {
+namespace {
+
+bool same_rule(const block::LayerRule& a, const block::LayerRule& b) {
+  return a.window == b.window && a.bound == b.bound && a.in_block == b.in_block;
+}
+
+// One plan a distinct rule.
+std::vector<std::shared_ptr<const AttentionPlan>> make_plans(const DraftSpec& spec,
+                                                             const block::Blocks& blocks) {
+  const std::vector<block::LayerRule>& rules = spec.rule.layers;
+  std::vector<std::shared_ptr<const AttentionPlan>> plans;
+  for (size_t l = 0; l < rules.size(); ++l) {
+    size_t first = 0;
+    while (!same_rule(rules[first], rules[l])) ++first;
+    plans.push_back(first < l ? plans[first]
+                              : std::make_shared<AttentionPlan>(
+                                    blocks, rules[l], spec.num_heads / spec.num_kv_heads));
+  }
+  return plans;
+}
+
+}  // namespace
+
+std::map<std::string, std::vector<int64_t>> parameter_shapes(const DraftSpec& spec) {
+  const int64_t d = spec.hidden_size, i = spec.intermediate_size, e = spec.head_dim;
+  const int64_t q = spec.num_heads * e, kv = spec.num_kv_heads * e;
+  const int64_t f = static_cast<int64_t>(spec.taps.size()) * spec.target_hidden_size;
+  std::map<std::string, std::vector<int64_t>> shapes = {
+      {"fc.weight", {d, f}}, {"hidden_norm.weight", {d}}, {"norm.weight", {d}}};
+  for (int64_t l = 0; l < spec.num_layers; ++l) {
+    const std::string layer = fmt::format("layers.{}.", l);
+    const std::string attn = layer + "self_attn.";
+    shapes[layer + "input_layernorm.weight"] = {d};
+    shapes[layer + "post_attention_layernorm.weight"] = {d};
+    shapes[attn + "q_proj.weight"] = {q, d};
+    shapes[attn + "k_proj.weight"] = {kv, d};
+    shapes[attn + "v_proj.weight"] = {kv, d};
+    shapes[attn + "o_proj.weight"] = {d, q};
+    if (spec.attention_bias) {
+      shapes[attn + "q_proj.bias"] = {q};
+      shapes[attn + "k_proj.bias"] = {kv};
+      shapes[attn + "v_proj.bias"] = {kv};
+      shapes[attn + "o_proj.bias"] = {d};
+    }
+    shapes[attn + "q_norm.weight"] = {e};
+    shapes[attn + "k_norm.weight"] = {e};
+    shapes[layer + "mlp.gate_proj.weight"] = {i, d};
+    shapes[layer + "mlp.up_proj.weight"] = {i, d};
+    shapes[layer + "mlp.down_proj.weight"] = {d, i};
+  }
+  return shapes;
+}
+
+std::shared_ptr<Drafter> Drafter::from_weights(const DraftSpec& spec, nn::Compute compute,
+                                               const std::map<std::string, at::Tensor>& weights) {
+  check_spec(spec);
+  const auto shapes = parameter_shapes(spec);
+  std::map<std::string, at::Tensor> own;
+  for (const auto& [name, shape] : shapes) {
+    const auto found = weights.find(name);
+    if (found == weights.end()) {
+      fail("drafter weights: {}: expected a tensor [{}], got none\n  hint: {} tensors expected for "
+           "{} layers, {} given",
+           name, fmt::join(shape, ", "), shapes.size(), spec.num_layers, weights.size());
+    }
+    nn::expect_shape(found->second, shape, name);
+    own[name] = found->second.to(at::kFloat).contiguous();
+  }
+  for (const auto& [name, tensor] : weights) {
+    if (!shapes.contains(name)) {
+      fail("drafter weights: {}: expected no such tensor, got one of shape [{}]\n  hint: {} tensors "
+           "expected for {} layers, {} given",
+           name, fmt::join(tensor.sizes(), ", "), shapes.size(), spec.num_layers, weights.size());
+    }
+  }
+  std::shared_ptr<Drafter> drafter(new Drafter());
+  drafter->spec_ = spec;
+  drafter->compute_ = compute;
+  drafter->rope_ = nn::Rope(spec.rope, spec.head_dim);
+  drafter->bind(std::move(own));
+  drafter->pack();
+  return drafter;
+}
+
+void Drafter::bind(std::map<std::string, at::Tensor> weights) {
+  parameters_ = std::move(weights);
+  const auto get = [&](const std::string& name) {
+    const auto found = parameters_.find(name);
+    return found == parameters_.end() ? at::Tensor() : found->second;
+  };
+  fc_DF_ = get("fc.weight");
+  hidden_norm_D_ = get("hidden_norm.weight");
+  norm_D_ = get("norm.weight");
+  for (int64_t l = 0; l < spec_.num_layers; ++l) {
+    const std::string name = fmt::format("layers.{}.", l), attn = name + "self_attn.";
+    auto layer = std::make_shared<Layer>();
+    layer->input_norm_D = get(name + "input_layernorm.weight");
+    layer->post_norm_D = get(name + "post_attention_layernorm.weight");
+    layer->q_norm_E = get(attn + "q_norm.weight");
+    layer->k_norm_E = get(attn + "k_norm.weight");
+    layer->q_OD = get(attn + "q_proj.weight");
+    layer->k_OD = get(attn + "k_proj.weight");
+    layer->v_OD = get(attn + "v_proj.weight");
+    layer->o_DO = get(attn + "o_proj.weight");
+    layer->q_bias_O = get(attn + "q_proj.bias");
+    layer->k_bias_O = get(attn + "k_proj.bias");
+    layer->v_bias_O = get(attn + "v_proj.bias");
+    layer->o_bias_D = get(attn + "o_proj.bias");
+    layer->gate_ID = get(name + "mlp.gate_proj.weight");
+    layer->up_ID = get(name + "mlp.up_proj.weight");
+    layer->down_DI = get(name + "mlp.down_proj.weight");
+    layers_.push_back(std::move(layer));
+  }
+}
+
+void Drafter::set_requires_grad(bool on) {
+  for (auto& [name, tensor] : parameters_) tensor.set_requires_grad(on);
+}
+
+nn::Linear Drafter::context_products() const {
+  std::vector<at::Tensor> weights, biases;
+  for (const auto& layer : layers_) {
+    weights.insert(weights.end(), {layer->k_OD, layer->v_OD});
+    biases.insert(biases.end(), {layer->k_bias_O, layer->v_bias_O});
+  }
+  return fuse(weights, biases, compute_);
+}
+
+std::vector<std::pair<at::Tensor, at::Tensor>> Drafter::context_rows(
+    const nn::Linear& fc, const nn::Linear& kv, const at::Tensor& taps_RF,
+    const at::Tensor& pos_R) const {
+  const int64_t rows = taps_RF.size(0), size = spec_.num_kv_heads * spec_.head_dim;
+  nn::expect_shape(taps_RF, {rows, fc_DF_.size(1)}, "tapped features");
+  nn::expect_shape(pos_R, {rows}, "positions of the features");
+  const at::Tensor c_RD =
+      nn::rms_norm(fc.forward(taps_RF), hidden_norm_D_, spec_.rms_norm_eps);
+  const at::Tensor kv_RO = kv.forward(c_RD);
+  std::vector<std::pair<at::Tensor, at::Tensor>> result;
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const int64_t at = static_cast<int64_t>(l) * 2 * size;
+    result.push_back(finish_kv(spec_, layers_[l]->k_norm_E, rope_, kv_RO.narrow(1, at, size),
+                               kv_RO.narrow(1, at + size, size), pos_R));
+  }
+  return result;
+}
+
+PackedContext Drafter::context(const at::Tensor& taps_TF, const at::Tensor& pos_T) const {
+  PackedContext context;
+  const nn::Linear fc(fc_DF_, at::Tensor(), compute_);
+  for (auto& [k_TGE, v_TGE] : context_rows(fc, context_products(), taps_TF, pos_T)) {
+    context.k_TGE.push_back(std::move(k_TGE));
+    context.v_TGE.push_back(std::move(v_TGE));
+  }
+  return context;
+}
+
+at::Tensor Drafter::forward(const PackedContext& context, const block::Blocks& blocks,
+                            const at::Tensor& embed_NKD) const {
+  const int64_t n = blocks.num_blocks, k = blocks.block_size, d = spec_.hidden_size;
+  const int64_t h = spec_.num_heads, g = spec_.num_kv_heads, e = spec_.head_dim;
+  DF_ASSERT(context.k_TGE.size() == layers_.size(), "context of {} layers", context.k_TGE.size());
+  nn::expect_shape(embed_NKD, {n, k, d}, "block embeddings");
+  const at::Tensor pos_R = at::tensor(blocks.pos_NK, at::kLong);
+  const auto plans = make_plans(spec_, blocks);
+
+  at::Tensor h_RD = embed_NKD.reshape({n * k, d});
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const auto attend = [&](const at::Tensor& q_RHE, const at::Tensor& k_RGE,
+                            const at::Tensor& v_RGE) {
+      return block_attention({.q_NKHE = q_RHE.view({n, k, h, e}),
+                              .k_TGE = context.k_TGE[l],
+                              .v_TGE = context.v_TGE[l],
+                              .k_NKGE = k_RGE.view({n, k, g, e}),
+                              .v_NKGE = v_RGE.view({n, k, g, e})},
+                             plans[l])
+          .reshape({n * k, h * e});
+    };
+    h_RD = run_layer(spec_, *layers_[l], layers_[l]->products(compute_), rope_, h_RD, pos_R, attend);
+  }
+  return nn::rms_norm(h_RD, norm_D_, spec_.rms_norm_eps).view({n, k, d});
+}
+
+}  // namespace dflash::draft
