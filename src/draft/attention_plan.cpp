@@ -21,7 +21,9 @@ block::Span unite(const block::Span& a, const block::Span& b) {
   return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
 }
 
-int64_t length(const block::Span& span) { return std::max<int64_t>(0, span.end - span.begin); }
+int64_t length(const block::Span& span) {
+  return std::max<int64_t>(0, span.end - span.begin);
+}
 
 at::Tensor in_block_mask(const block::LayerRule& rule, int64_t block_size, int64_t heads_per_kv) {
   const int64_t rows = block_size * heads_per_kv;

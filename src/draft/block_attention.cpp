@@ -1,8 +1,9 @@
-// Rows are kept as [G, N*K*r, E] (r = H / G query heads of one kv head), so that the context part of
-// a tile is one batched product over kv heads and the in-block part one over kv heads and blocks.
-// Both parts have their own maximum and sum; they are joined by log-sum-exp.
+// Rows are kept as [G, N*K*r, E] (r = H / G query heads of one kv head), so that the context part
+// of a tile is one batched product over kv heads and the in-block part one over kv heads and
+// blocks. Both parts have their own maximum and sum; they are joined by log-sum-exp.
 #include "draft/block_attention.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/index_select.h>
@@ -54,9 +55,9 @@ void mask_borders(at::Tensor& scores, const AttentionPlan& plan, const Attention
 
 // Everything below works on these views; q is already scaled by E^-0.5.
 struct Views {
-  at::Tensor q_GRE;           // R = N*K*r
-  at::Tensor k_GTE, v_GTE;    // context
-  at::Tensor k_MKE, v_MKE;    // in block, M = G*N
+  at::Tensor q_GRE;         // R = N*K*r
+  at::Tensor k_GTE, v_GTE;  // context
+  at::Tensor k_MKE, v_MKE;  // in block, M = G*N
   const AttentionPlan* plan;
 
   int64_t rows_per_block() const { return plan->block_size() * plan->heads_per_kv(); }
@@ -84,7 +85,9 @@ struct Views {
   }
 };
 
-bool has_context(const AttentionPlan::Tile& tile) { return tile.context.end > tile.context.begin; }
+bool has_context(const AttentionPlan::Tile& tile) {
+  return tile.context.end > tile.context.begin;
+}
 
 // Output rows and their log-sum-exp, [G, R, E] and [G, R, 1].
 std::pair<at::Tensor, at::Tensor> attend_forward(const Views& views) {
@@ -120,8 +123,7 @@ Gradients attend_backward(const Views& views, const at::Tensor& out_GRE, const a
   Gradients grads;
   {
     const at::Tensor dout = views.by_block(dout_GRE);
-    const at::Tensor weights =
-        views.block_scores().sub_(views.by_block(lse_GR1)).exp_();
+    const at::Tensor weights = views.block_scores().sub_(views.by_block(lse_GR1)).exp_();
     grads.v_MKE = at::bmm(weights.transpose(1, 2), dout);
     at::Tensor dscores = at::bmm(dout, views.v_MKE.transpose(1, 2));
     dscores.sub_(views.by_block(delta)).mul_(weights);
@@ -133,8 +135,7 @@ Gradients attend_backward(const Views& views, const at::Tensor& out_GRE, const a
   for (const AttentionPlan::Tile& tile : views.plan->tiles()) {
     if (!has_context(tile)) continue;
     const at::Tensor dout = views.rows(dout_GRE, tile);
-    const at::Tensor weights =
-        views.context_scores(tile).sub_(views.rows(lse_GR1, tile)).exp_();
+    const at::Tensor weights = views.context_scores(tile).sub_(views.rows(lse_GR1, tile)).exp_();
     views.context(grads.v_GTE, tile).add_(at::bmm(weights.transpose(1, 2), dout));
     at::Tensor dscores = at::bmm(dout, views.context(views.v_GTE, tile).transpose(1, 2));
     dscores.sub_(views.rows(delta, tile)).mul_(weights);
@@ -180,8 +181,7 @@ class BlockAttention : public torch::autograd::Function<BlockAttention> {
     const Views views{saved[0], saved[1], saved[2], saved[3], saved[4], plan.get()};
     const int64_t kv_heads = saved[1].size(0), e = saved[0].size(2);
     const int64_t n = plan->num_blocks(), k = plan->block_size();
-    const at::Tensor dout =
-        gather_heads(grad_outputs[0], kv_heads, *plan).view({kv_heads, -1, e});
+    const at::Tensor dout = gather_heads(grad_outputs[0], kv_heads, *plan).view({kv_heads, -1, e});
     Gradients grads = attend_backward(views, saved[5], saved[6], dout);
     grads.q_GRE.mul_(1.0 / std::sqrt(static_cast<double>(e)));
     return {scatter_heads(grads.q_GRE.view({kv_heads, n, k, -1, e}), *plan),

@@ -53,9 +53,9 @@ class AttentionPlan {
 };
 
 struct BlockAttentionInputs {
-  at::Tensor q_NKHE;            // queries of the block rows
-  at::Tensor k_TGE, v_TGE;      // context
-  at::Tensor k_NKGE, v_NKGE;    // the blocks' own rows
+  at::Tensor q_NKHE;          // queries of the block rows
+  at::Tensor k_TGE, v_TGE;    // context
+  at::Tensor k_NKGE, v_NKGE;  // the blocks' own rows
 };
 
 /// -> [N, K, H, E]; scale E^-0.5. f32 or f64; differentiable in all five inputs.

@@ -1,4 +1,5 @@
-// The drafter's decoding side: packed products, contexts in key/value buffers, one block a sequence.
+// The drafter's decoding side: packed products, contexts in key/value buffers, one block a
+// sequence.
 #include <ATen/ops/tensor.h>
 
 #include "base/error.h"
@@ -49,12 +50,22 @@ nn::Linear packed(nn::Linear linear) {
 }  // namespace
 
 void Drafter::pack() {
-  const c10::NoGradGuard no_grad;
-  packed_fc_ = packed(nn::Linear(fc_DF_.detach(), at::Tensor(), compute_));
+  const at::NoGradGuard no_grad;
+  packed_fc_ = packed(fuse({fc_DF_}, {}, compute_));
   packed_context_kv_ = packed(context_products());
   for (const auto& layer : layers_) {
     const LayerProducts live = layer->products(compute_);
     layer->packed = {packed(live.qkv), packed(live.o), packed(live.gate_up), packed(live.down)};
+  }
+  packed_versions_.clear();
+  for (const auto& [name, tensor] : parameters_) packed_versions_.push_back(tensor._version());
+}
+
+void Drafter::expect_packed() const {
+  DF_ASSERT(!packed_versions_.empty(), "decoding before pack()");
+  size_t i = 0;
+  for (const auto& [name, tensor] : parameters_) {
+    DF_ASSERT(tensor._version() == packed_versions_[i++], "{} changed after pack()", name);
   }
 }
 
@@ -68,7 +79,8 @@ std::unique_ptr<SequenceContext> Drafter::new_context() const {
 
 void Drafter::append(std::span<SequenceContext* const> contexts, std::span<const int64_t> num_rows,
                      const at::Tensor& taps_RF, const at::Tensor& pos_R) const {
-  const c10::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
+  expect_packed();
   DF_ASSERT(contexts.size() == num_rows.size(), "{} contexts, {} counts", contexts.size(),
             num_rows.size());
   if (taps_RF.size(0) == 0) return;
@@ -88,7 +100,8 @@ void Drafter::append(std::span<SequenceContext* const> contexts, std::span<const
 
 at::Tensor Drafter::forward(std::span<SequenceContext* const> contexts, const block::Blocks& blocks,
                             const at::Tensor& embed_NKD) const {
-  const c10::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
+  expect_packed();
   const int64_t n = blocks.num_blocks, k = blocks.block_size, d = spec_.hidden_size;
   DF_ASSERT(static_cast<int64_t>(contexts.size()) == n, "{} contexts, {} blocks", contexts.size(),
             n);

@@ -73,18 +73,20 @@ std::shared_ptr<Drafter> Drafter::from_weights(const DraftSpec& spec, nn::Comput
   for (const auto& [name, shape] : shapes) {
     const auto found = weights.find(name);
     if (found == weights.end()) {
-      fail("drafter weights: {}: expected a tensor [{}], got none\n  hint: {} tensors expected for "
-           "{} layers, {} given",
-           name, fmt::join(shape, ", "), shapes.size(), spec.num_layers, weights.size());
+      fail(
+          "drafter weights: {}: expected a tensor [{}], got none\n  hint: {} tensors expected for "
+          "{} layers, {} given",
+          name, fmt::join(shape, ", "), shapes.size(), spec.num_layers, weights.size());
     }
     nn::expect_shape(found->second, shape, name);
     own[name] = found->second.to(at::kFloat).contiguous();
   }
   for (const auto& [name, tensor] : weights) {
     if (!shapes.contains(name)) {
-      fail("drafter weights: {}: expected no such tensor, got one of shape [{}]\n  hint: {} tensors "
-           "expected for {} layers, {} given",
-           name, fmt::join(tensor.sizes(), ", "), shapes.size(), spec.num_layers, weights.size());
+      fail(
+          "drafter weights: {}: expected no such tensor, got one of shape [{}]\n  hint: {} tensors "
+          "expected for {} layers, {} given",
+          name, fmt::join(tensor.sizes(), ", "), shapes.size(), spec.num_layers, weights.size());
     }
   }
   std::shared_ptr<Drafter> drafter(new Drafter());
@@ -92,7 +94,6 @@ std::shared_ptr<Drafter> Drafter::from_weights(const DraftSpec& spec, nn::Comput
   drafter->compute_ = compute;
   drafter->rope_ = nn::Rope(spec.rope, spec.head_dim);
   drafter->bind(std::move(own));
-  drafter->pack();
   return drafter;
 }
 
@@ -146,9 +147,8 @@ std::vector<std::pair<at::Tensor, at::Tensor>> Drafter::context_rows(
   const int64_t rows = taps_RF.size(0), size = spec_.num_kv_heads * spec_.head_dim;
   nn::expect_shape(taps_RF, {rows, fc_DF_.size(1)}, "tapped features");
   nn::expect_shape(pos_R, {rows}, "positions of the features");
-  const at::Tensor c_RD =
-      nn::rms_norm(fc.forward(taps_RF), hidden_norm_D_, spec_.rms_norm_eps);
-  const at::Tensor kv_RO = kv.forward(c_RD);
+  const at::Tensor c_RD = nn::rms_norm(multiply(fc, taps_RF), hidden_norm_D_, spec_.rms_norm_eps);
+  const at::Tensor kv_RO = multiply(kv, c_RD);
   std::vector<std::pair<at::Tensor, at::Tensor>> result;
   for (size_t l = 0; l < layers_.size(); ++l) {
     const int64_t at = static_cast<int64_t>(l) * 2 * size;
@@ -160,8 +160,8 @@ std::vector<std::pair<at::Tensor, at::Tensor>> Drafter::context_rows(
 
 PackedContext Drafter::context(const at::Tensor& taps_TF, const at::Tensor& pos_T) const {
   PackedContext context;
-  const nn::Linear fc(fc_DF_, at::Tensor(), compute_);
-  for (auto& [k_TGE, v_TGE] : context_rows(fc, context_products(), taps_TF, pos_T)) {
+  for (auto& [k_TGE, v_TGE] :
+       context_rows(fuse({fc_DF_}, {}, compute_), context_products(), taps_TF, pos_T)) {
     context.k_TGE.push_back(std::move(k_TGE));
     context.v_TGE.push_back(std::move(v_TGE));
   }
@@ -189,7 +189,8 @@ at::Tensor Drafter::forward(const PackedContext& context, const block::Blocks& b
                              plans[l])
           .reshape({n * k, h * e});
     };
-    h_RD = run_layer(spec_, *layers_[l], layers_[l]->products(compute_), rope_, h_RD, pos_R, attend);
+    h_RD =
+        run_layer(spec_, *layers_[l], layers_[l]->products(compute_), rope_, h_RD, pos_R, attend);
   }
   return nn::rms_norm(h_RD, norm_D_, spec_.rms_norm_eps).view({n, k, d});
 }

@@ -40,9 +40,10 @@ class SequenceContext {
 class Drafter {
  public:
   /// Fresh weights: normal(0, 0.02) matrices, ones for norms, zero biases; keyed by (seed, name).
+  /// Call pack() before decoding.
   static std::shared_ptr<Drafter> create(const DraftSpec& spec, nn::Compute compute, uint64_t seed);
   /// From named f32 tensors (z-lab names without "model."), taken over without a copy where they
-  /// are contiguous f32. Error: missing, extra or misshapen. Ready to decode (packed).
+  /// are contiguous f32. Error: missing, extra or misshapen. Call pack() before decoding.
   static std::shared_ptr<Drafter> from_weights(const DraftSpec& spec, nn::Compute compute,
                                                const std::map<std::string, at::Tensor>& weights);
 
@@ -52,7 +53,7 @@ class Drafter {
   /// Every parameter by its checkpoint name; the tensors are the live ones. Change them in place.
   const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
   void set_requires_grad(bool on);
-  /// Rebuilds the packed forms after weights changed (before decoding).
+  /// Rebuilds the packed forms; needed before decoding, and again after weights changed (asserted).
   void pack();
   /// Copies blocks of the target into layers (`--init target-layers`): weights[l] is the named
   /// parameters of one block ("self_attn.q_proj.weight", ...) for drafter layer l; q/k norms that
@@ -65,7 +66,8 @@ class Drafter {
   // --- training (grad mode as the caller set it; always the live weights, never the packed) ---
   /// taps_TF f32, pos_T int64 -> context of every layer, in the graph.
   PackedContext context(const at::Tensor& taps_TF, const at::Tensor& pos_T) const;
-  /// embed_NKD f32 (the target's table) -> hidden rows after the drafter's own final norm, [N, K, D].
+  /// embed_NKD f32 (the target's table) -> hidden rows after the drafter's own final norm, [N, K,
+  /// D].
   at::Tensor forward(const PackedContext& context, const block::Blocks& blocks,
                      const at::Tensor& embed_NKD) const;
 
@@ -85,6 +87,7 @@ class Drafter {
 
  private:
   Drafter() = default;
+  void expect_packed() const;
   void bind(std::map<std::string, at::Tensor> weights);
   nn::Linear context_products() const;
   std::vector<std::pair<at::Tensor, at::Tensor>> context_rows(const nn::Linear& fc,
@@ -99,6 +102,7 @@ class Drafter {
   std::vector<std::shared_ptr<Layer>> layers_;
   nn::Rope rope_;
   nn::Linear packed_fc_, packed_context_kv_;  // K and V of all layers as one product
+  std::vector<uint32_t> packed_versions_;     // of every parameter; empty: not packed
 };
 
 /// Checkpoint name -> shape of every parameter of a drafter, in name order.

@@ -23,8 +23,7 @@ at::Tensor normal_tensor(const std::vector<int64_t>& shape, uint64_t seed, uint6
   float* values = tensor.data_ptr<float>();
   at::parallel_for(0, tensor.numel(), 4096, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      values[i] =
-          static_cast<float>(kInitStd * normal01({seed, key, static_cast<uint64_t>(i)}));
+      values[i] = static_cast<float>(kInitStd * normal01({seed, key, static_cast<uint64_t>(i)}));
     }
   });
   return tensor;
@@ -40,8 +39,8 @@ std::shared_ptr<Drafter> Drafter::create(const DraftSpec& spec, nn::Compute comp
     if (shape.size() == 2) {
       weights[name] = normal_tensor(shape, seed, name_key(name));
     } else {
-      weights[name] = name.ends_with(".bias") ? at::zeros(shape, at::kFloat)
-                                              : at::ones(shape, at::kFloat);
+      weights[name] =
+          name.ends_with(".bias") ? at::zeros(shape, at::kFloat) : at::ones(shape, at::kFloat);
     }
   }
   return from_weights(spec, compute, weights);
@@ -49,25 +48,28 @@ std::shared_ptr<Drafter> Drafter::create(const DraftSpec& spec, nn::Compute comp
 
 void Drafter::init_from_target_layers(const std::vector<NamedTensors>& weights,
                                       const at::Tensor& final_norm_D) {
-  const c10::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   if (static_cast<int64_t>(weights.size()) != spec_.num_layers) {
-    fail("start from target layers: expected one target layer for each of {} drafter layers, got "
-         "{}",
-         spec_.num_layers, weights.size());
+    fail(
+        "start from target layers: expected one target layer for each of {} drafter layers, got "
+        "{}",
+        spec_.num_layers, weights.size());
   }
   for (size_t l = 0; l < weights.size(); ++l) {
     for (const auto& [name, tensor] : weights[l]) {
       const auto found = parameters_.find(fmt::format("layers.{}.{}", l, name));
       if (found == parameters_.end()) {
-        fail("start from target layers: {}: the drafter has no such parameter\n  hint: only "
-             "Llama-like target layers (q, k, v, o, gate, up, down, norms) can be copied",
-             name);
+        fail(
+            "start from target layers: {}: the drafter has no such parameter\n  hint: only "
+            "Llama-like target layers (q, k, v, o, gate, up, down, norms) can be copied",
+            name);
       }
       const at::Tensor& own = found->second;
       if (own.sizes() != tensor.sizes()) {
-        fail("start from target layers: {}: expected [{}] (the drafter's), got [{}] (the "
-             "target's)\n  hint: give the drafter the target's sizes of heads and MLP",
-             name, fmt::join(own.sizes(), ", "), fmt::join(tensor.sizes(), ", "));
+        fail(
+            "start from target layers: {}: expected [{}] (the drafter's), got [{}] (the "
+            "target's)\n  hint: give the drafter the target's sizes of heads and MLP",
+            name, fmt::join(own.sizes(), ", "), fmt::join(tensor.sizes(), ", "));
       }
       own.copy_(tensor);
     }

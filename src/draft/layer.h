@@ -46,8 +46,13 @@ std::pair<at::Tensor, at::Tensor> finish_kv(const DraftSpec& spec, const at::Ten
                                             const nn::Rope& rope, const at::Tensor& k_RO,
                                             const at::Tensor& v_RO, const at::Tensor& pos_R);
 
-/// Weights (and biases, when defined) one below the other as one product.
+/// Weights (and biases, when defined) one below the other as one product; in the graph under grad
+/// mode, detached otherwise.
 nn::Linear fuse(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& biases,
                 nn::Compute compute);
+
+/// linear(x), from the live weight where it has one, even without grad mode (validation loss), else
+/// from the packed form.
+at::Tensor multiply(const nn::Linear& linear, const at::Tensor& x);
 
 }  // namespace dflash::draft

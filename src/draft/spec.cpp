@@ -19,13 +19,13 @@ void expect_between(std::string_view name, int64_t value, int64_t low, int64_t h
 
 void check_taps(const DraftSpec& spec) {
   expect_between("number of taps", static_cast<int64_t>(spec.taps.size()), 1, kMaxTaps);
-  const int64_t last =
-      spec.target_num_layers > 0 ? spec.target_num_layers - 1 : kMaxSize;
+  const int64_t last = spec.target_num_layers > 0 ? spec.target_num_layers - 1 : kMaxSize;
   for (const int64_t tap : spec.taps) {
     if (tap < -1 || tap > last) {
-      fail("drafter: target_layer_ids: expected -1 (embedding) to {}, got {}\n  hint: 0-based, "
-           "\"residual after block i\"; other programs count from 1",
-           last, tap);
+      fail(
+          "drafter: target_layer_ids: expected -1 (embedding) to {}, got {}\n  hint: 0-based, "
+          "\"residual after block i\"; other programs count from 1",
+          last, tap);
     }
   }
 }

@@ -1,0 +1,205 @@
+// The training attention against its slow twin (dense mask softmax), by finite differences, and the
+// mask recipes R-MASK-1, R-MASK-5 as seen from the outside.
+#include "draft/block_attention.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/einsum.h>
+#include <ATen/ops/softmax.h>
+
+#include <functional>
+
+#include "draft/fixtures.h"
+
+namespace dflash::draft {
+namespace {
+
+using block::Bound;
+using block::InBlock;
+using block::LayerRule;
+
+struct Case {
+  int64_t k = 4, h = 4, g = 2, e = 8;
+  TestRow row{{7, 1, 12, 5}};
+  std::vector<int64_t> anchors{0, 3, 8, 10, 11, 18, 20, 22};
+  LayerRule rule;
+  at::ScalarType dtype = at::kDouble;
+
+  block::Blocks blocks() const {
+    block::BlockRule block_rule{.block_size = k, .mask_id = 1, .slot_shift = 0, .layers = {rule}};
+    return block::training_blocks(block_rule, row.packed(), anchors);
+  }
+  BlockAttentionInputs inputs() const {
+    const int64_t n = static_cast<int64_t>(anchors.size()), t = row.size();
+    BlockAttentionInputs in{.q_NKHE = random_tensor({n, k, h, e}, 1, dtype),
+                            .k_TGE = random_tensor({t, g, e}, 2, dtype),
+                            .v_TGE = random_tensor({t, g, e}, 3, dtype),
+                            .k_NKGE = random_tensor({n, k, g, e}, 4, dtype),
+                            .v_NKGE = random_tensor({n, k, g, e}, 5, dtype)};
+    for (at::Tensor* x : {&in.q_NKHE, &in.k_TGE, &in.v_TGE, &in.k_NKGE, &in.v_NKGE}) {
+      x->set_requires_grad(true);
+    }
+    return in;
+  }
+  std::shared_ptr<const AttentionPlan> plan(int64_t tile_scores = 1 << 19) const {
+    return std::make_shared<AttentionPlan>(blocks(), rule, h / g, tile_scores);
+  }
+};
+
+// [N*K, T + N*K], written out pair by pair from block/.
+at::Tensor dense_mask(const Case& c) {
+  const block::Blocks b = c.blocks();
+  const int64_t t = c.row.size(), nk = b.num_blocks * c.k;
+  at::Tensor mask = at::zeros({nk, t + nk}, at::kBool);
+  for (int64_t q = 0; q < nk; ++q) {
+    const int64_t n = q / c.k, slot = q % c.k;
+    const block::Span span = context_span(c.rule, b.doc_begin_N[n], b.anchor_N[n], slot);
+    for (int64_t key = span.begin; key < span.end; ++key) mask[q][key] = true;
+    for (int64_t key = 0; key < c.k; ++key) {
+      if (sees_slot(c.rule, slot, key)) mask[q][t + n * c.k + key] = true;
+    }
+  }
+  return mask;
+}
+
+at::Tensor twin(const Case& c, const BlockAttentionInputs& in) {
+  const int64_t n = in.q_NKHE.size(0), nk = n * c.k;
+  const auto keys = [&](const at::Tensor& context, const at::Tensor& own) {
+    return at::cat({context, own.reshape({nk, c.g, c.e})}).repeat_interleave(c.h / c.g, 1);
+  };
+  const at::Tensor k = keys(in.k_TGE, in.k_NKGE), v = keys(in.v_TGE, in.v_NKGE);
+  at::Tensor scores = at::einsum("qhe,khe->hqk", {in.q_NKHE.reshape({nk, c.h, c.e}), k}) /
+                      std::sqrt(static_cast<double>(c.e));
+  scores = scores.masked_fill(dense_mask(c).logical_not(), -INFINITY);
+  return at::einsum("hqk,khe->qhe", {at::softmax(scores, -1), v}).reshape({n, c.k, c.h, c.e});
+}
+
+std::vector<at::Tensor> gradients(const at::Tensor& out, const BlockAttentionInputs& in,
+                                  const at::Tensor& dout) {
+  for (const at::Tensor& x : {in.q_NKHE, in.k_TGE, in.v_TGE, in.k_NKGE, in.v_NKGE}) {
+    x.mutable_grad().reset();
+  }
+  out.backward(dout);
+  std::vector<at::Tensor> grads;
+  for (const at::Tensor& x : {in.q_NKHE, in.k_TGE, in.v_TGE, in.k_NKGE, in.v_NKGE}) {
+    grads.push_back(x.grad().defined() ? x.grad().clone() : at::zeros_like(x));
+  }
+  return grads;
+}
+
+std::vector<LayerRule> all_rules() {
+  std::vector<LayerRule> rules;
+  for (const int64_t window : {0, 1, 2, 3, 5, 100}) {
+    for (const Bound bound : {Bound::kQuery, Bound::kAnchor}) {
+      for (const InBlock in_block : {InBlock::kBidirectional, InBlock::kCausal}) {
+        rules.push_back({window, bound, in_block});
+      }
+    }
+  }
+  return rules;
+}
+
+void compare_with_twin(const Case& c, int64_t tile_scores, double bound, const std::string& what) {
+  const BlockAttentionInputs in = c.inputs();
+  const at::Tensor dout = random_tensor(in.q_NKHE.sizes().vec(), 9, c.dtype);
+  const at::Tensor want = twin(c, in);
+  const auto want_grads = gradients(want, in, dout);
+  const at::Tensor got = block_attention(in, c.plan(tile_scores));
+  const auto got_grads = gradients(got, in, dout);
+  expect_close(got, want, bound, what + " output");
+  const char* names[] = {"dq", "dk context", "dv context", "dk block", "dv block"};
+  for (size_t i = 0; i < 5; ++i) {
+    expect_close(got_grads[i], want_grads[i], bound, what + " " + names[i]);
+  }
+}
+
+TEST(BlockAttention, EqualsTheDenseTwinForEveryRule) {  // R-MASK-1, R-MASK-5
+  for (const LayerRule& rule : all_rules()) {
+    Case c;
+    c.rule = rule;
+    for (const int64_t tile_scores : {1, 200, 1 << 19}) {  // one block a tile, some, all
+      compare_with_twin(c, tile_scores, 1e-12,
+                        fmt::format("{} tile {}", describe(rule), tile_scores));
+    }
+  }
+}
+
+TEST(BlockAttention, ShapesAndUnsortedAnchors) {
+  for (const auto& [k, h, g, e] : std::vector<std::array<int64_t, 4>>{
+           {2, 1, 1, 2}, {3, 9, 3, 16}, {16, 4, 4, 8}, {5, 6, 1, 10}}) {
+    Case c{.k = k, .h = h, .g = g, .e = e};
+    c.anchors = {20, 0, 11, 7, 3, 3, 24};  // 7 is a document of one token, 3 appears twice
+    compare_with_twin(c, 1 << 19, 1e-12, fmt::format("K {} H {} G {} E {}", k, h, g, e));
+  }
+}
+
+TEST(BlockAttention, SingleBlockWithEmptyContext) {
+  Case c;
+  c.anchors = {0};
+  compare_with_twin(c, 1 << 19, 1e-12, "anchor 0");
+}
+
+TEST(BlockAttention, F32WithinRounding) {
+  Case c{.k = 8, .h = 6, .g = 2, .e = 32, .row = TestRow({90, 40, 70}), .dtype = at::kFloat};
+  c.anchors.clear();
+  for (int64_t a = 0; a < 199; a += 7) c.anchors.push_back(a);
+  for (const LayerRule& rule : all_rules()) {
+    c.rule = rule;
+    // c * eps * norm: sums of up to ~200 products of unit-normal values, and their gradients.
+    compare_with_twin(c, 1 << 12, 64 * 1.2e-7 * 4, describe(rule));
+  }
+}
+
+TEST(BlockAttention, FiniteDifferences) {
+  Case c{.k = 3, .h = 2, .g = 1, .e = 4, .row = TestRow({4, 6})};
+  c.anchors = {0, 2, 5, 8};
+  c.rule = {3, Bound::kQuery, InBlock::kCausal};
+  const BlockAttentionInputs in = c.inputs();
+  const auto plan = c.plan(40);
+  const at::Tensor dout = random_tensor(in.q_NKHE.sizes().vec(), 9, at::kDouble);
+  const auto grads = gradients(block_attention(in, plan), in, dout);
+  const c10::NoGradGuard no_grad;
+  const std::vector<at::Tensor> inputs = {in.q_NKHE, in.k_TGE, in.v_TGE, in.k_NKGE, in.v_NKGE};
+  const double step = 1e-5;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    double* values = inputs[i].data_ptr<double>();
+    at::Tensor numeric = at::zeros_like(inputs[i]);
+    for (int64_t j = 0; j < inputs[i].numel(); ++j) {
+      const double kept = values[j];
+      values[j] = kept + step;
+      const double above = (block_attention(in, plan) * dout).sum().item<double>();
+      values[j] = kept - step;
+      const double below = (block_attention(in, plan) * dout).sum().item<double>();
+      values[j] = kept;
+      numeric.data_ptr<double>()[j] = (above - below) / (2 * step);
+    }
+    expect_close(grads[i], numeric, 1e-8, fmt::format("input {}", i));
+  }
+}
+
+TEST(BlockAttention, OtherDocumentsAndLaterRowsDoNotExist) {  // R-MASK-6
+  Case c;
+  c.anchors = {2, 10};  // documents 0 and 2 (rows 8..19)
+  BlockAttentionInputs in = c.inputs();
+  const at::Tensor want = block_attention(in, c.plan());
+  const c10::NoGradGuard no_grad;
+  for (const int64_t row : {2, 3, 7, 10, 15, 22}) {
+    in.k_TGE[row].fill_(NAN);
+    in.v_TGE[row].fill_(NAN);
+  }
+  EXPECT_TRUE(block_attention(in, c.plan()).equal(want));
+}
+
+TEST(AttentionPlan, TilesStayNearTheirWindows) {
+  Case c{.k = 4, .row = TestRow({4000})};
+  c.anchors.clear();
+  for (int64_t a = 100; a < 4000; a += 100) c.anchors.push_back(a);
+  c.rule = {16, Bound::kQuery, InBlock::kCausal};
+  int64_t scores = 0;
+  for (const AttentionPlan::Tile& tile : c.plan()->tiles()) {
+    scores += tile.num_blocks * (tile.context.end - tile.context.begin);
+  }
+  EXPECT_LE(scores, 39 * 128 * 2);  // the dense mask would have 39 * 4000
+}
+
+}  // namespace
+}  // namespace dflash::draft
