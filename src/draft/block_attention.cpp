@@ -159,8 +159,9 @@ class BlockAttention : public torch::autograd::Function<BlockAttention> {
                             const at::Tensor& v_NKGE,
                             const std::shared_ptr<const AttentionPlan>& plan) {
     const int64_t kv_heads = k_TGE.size(1), e = q_NKHE.size(3);
-    at::Tensor q = gather_heads(q_NKHE, kv_heads, *plan);
-    q.mul_(1.0 / std::sqrt(static_cast<double>(e)));
+    // Not in place: gather_heads may give back the caller's own storage.
+    const at::Tensor q =
+        gather_heads(q_NKHE, kv_heads, *plan) * (1.0 / std::sqrt(static_cast<double>(e)));
     const Views views{q.view({kv_heads, -1, e}),
                       k_TGE.permute({1, 0, 2}).contiguous(),
                       v_TGE.permute({1, 0, 2}).contiguous(),

@@ -21,7 +21,7 @@ struct Case {
   int64_t k = 4, h = 4, g = 2, e = 8;
   TestRow row{{7, 1, 12, 5}};
   std::vector<int64_t> anchors{0, 3, 8, 10, 11, 18, 20, 22};
-  LayerRule rule;
+  LayerRule rule = {};
   at::ScalarType dtype = at::kDouble;
 
   block::Blocks blocks() const {
@@ -50,12 +50,13 @@ at::Tensor dense_mask(const Case& c) {
   const block::Blocks b = c.blocks();
   const int64_t t = c.row.size(), nk = b.num_blocks * c.k;
   at::Tensor mask = at::zeros({nk, t + nk}, at::kBool);
+  auto visible = mask.accessor<bool, 2>();
   for (int64_t q = 0; q < nk; ++q) {
     const int64_t n = q / c.k, slot = q % c.k;
     const block::Span span = context_span(c.rule, b.doc_begin_N[n], b.anchor_N[n], slot);
-    for (int64_t key = span.begin; key < span.end; ++key) mask[q][key] = true;
+    for (int64_t key = span.begin; key < span.end; ++key) visible[q][key] = true;
     for (int64_t key = 0; key < c.k; ++key) {
-      if (sees_slot(c.rule, slot, key)) mask[q][t + n * c.k + key] = true;
+      if (sees_slot(c.rule, slot, key)) visible[q][t + n * c.k + key] = true;
     }
   }
   return mask;
@@ -88,7 +89,7 @@ std::vector<at::Tensor> gradients(const at::Tensor& out, const BlockAttentionInp
 
 std::vector<LayerRule> all_rules() {
   std::vector<LayerRule> rules;
-  for (const int64_t window : {0, 1, 2, 3, 5, 100}) {
+  for (const int64_t window : {0, 1, 3, 100}) {
     for (const Bound bound : {Bound::kQuery, Bound::kAnchor}) {
       for (const InBlock in_block : {InBlock::kBidirectional, InBlock::kCausal}) {
         rules.push_back({window, bound, in_block});
@@ -142,7 +143,7 @@ TEST(BlockAttention, F32WithinRounding) {
   Case c{.k = 8, .h = 6, .g = 2, .e = 32, .row = TestRow({90, 40, 70}), .dtype = at::kFloat};
   c.anchors.clear();
   for (int64_t a = 0; a < 199; a += 7) c.anchors.push_back(a);
-  for (const LayerRule& rule : all_rules()) {
+  for (const LayerRule& rule : {LayerRule{}, LayerRule{20, Bound::kQuery, InBlock::kCausal}}) {
     c.rule = rule;
     // c * eps * norm: sums of up to ~200 products of unit-normal values, and their gradients.
     compare_with_twin(c, 1 << 12, 64 * 1.2e-7 * 4, describe(rule));
@@ -195,7 +196,8 @@ TEST(AttentionPlan, TilesStayNearTheirWindows) {
   for (int64_t a = 100; a < 4000; a += 100) c.anchors.push_back(a);
   c.rule = {16, Bound::kQuery, InBlock::kCausal};
   int64_t scores = 0;
-  for (const AttentionPlan::Tile& tile : c.plan()->tiles()) {
+  const auto plan = c.plan();
+  for (const AttentionPlan::Tile& tile : plan->tiles()) {
     scores += tile.num_blocks * (tile.context.end - tile.context.begin);
   }
   EXPECT_LE(scores, 39 * 128 * 2);  // the dense mask would have 39 * 4000

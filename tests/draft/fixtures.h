@@ -1,6 +1,7 @@
 // Shared by the tests of draft/: packed rows, rules, reproducible random tensors, comparison.
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 
 #include "base/rng.h"
 #include "block/blocks.h"
+#include "draft/drafter.h"
 
 namespace dflash::draft {
 
@@ -21,6 +23,43 @@ inline at::Tensor random_tensor(const std::vector<int64_t>& shape, uint64_t seed
     tensor.data_ptr<double>()[i] = normal01({seed, static_cast<uint64_t>(i)});
   }
   return tensor.to(dtype);
+}
+
+/// Two layers, grouped heads, two taps; rules are the given ones.
+inline DraftSpec small_spec(const std::vector<block::LayerRule>& layers, int64_t block_size = 4) {
+  DraftSpec spec;
+  spec.num_layers = static_cast<int64_t>(layers.size());
+  spec.hidden_size = 24;
+  spec.num_heads = 4;
+  spec.num_kv_heads = 2;
+  spec.head_dim = 8;
+  spec.intermediate_size = 40;
+  spec.rms_norm_eps = 1e-5;
+  spec.rope.theta = 10000.0;
+  spec.taps = {1, 3};
+  spec.target_hidden_size = 20;
+  spec.target_num_layers = 5;
+  spec.vocab_size = 50;
+  spec.rule = {.block_size = block_size, .mask_id = 49, .slot_shift = 0, .layers = layers};
+  return spec;
+}
+
+/// Random weights large enough that every path matters (norm weights off one as well).
+inline std::shared_ptr<Drafter> small_drafter(const DraftSpec& spec, nn::Compute compute,
+                                              uint64_t seed = 5) {
+  std::map<std::string, at::Tensor> weights;
+  uint64_t key = seed * 1000;
+  for (const auto& [name, shape] : parameter_shapes(spec)) {
+    const at::Tensor values = random_tensor(shape, ++key);
+    if (shape.size() == 2) {
+      weights[name] = values * (1.0 / std::sqrt(static_cast<double>(shape[1])));
+    } else {
+      weights[name] = name.ends_with("bias") ? values * 0.1 : values * 0.1 + 1.0;
+    }
+  }
+  auto drafter = Drafter::from_weights(spec, compute, weights);
+  drafter->pack();
+  return drafter;
 }
 
 /// Owns what a block::PackedRow points to: documents of the given lengths, all supervised.
