@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -53,7 +54,13 @@ void write_text(const fs::path& path, std::string_view text) {
 }
 
 void write_json(const fs::path& path, const Json& value) {
-  write_text(path, value.dump(2) + "\n");
+  std::string text;
+  try {
+    text = value.dump(2) + "\n";
+  } catch (const Json::exception& e) {
+    fail("cannot write {}: {}", path.string(), e.what());
+  }
+  write_text(path, text);
 }
 
 std::string read_text(const fs::path& path, uint64_t max_bytes) {

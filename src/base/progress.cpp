@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 namespace dflash {
@@ -20,7 +21,8 @@ std::string bar(double fraction) {
 }  // namespace
 
 std::string format_duration(double seconds) {
-  const auto s = static_cast<int64_t>(seconds + 0.5);
+  if (!std::isfinite(seconds)) return "?";
+  const auto s = static_cast<int64_t>(std::max(seconds, 0.0) + 0.5);
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
   return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);

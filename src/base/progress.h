@@ -31,7 +31,7 @@ class Progress {
   bool drawn_ = false, finished_ = false;
 };
 
-/// "1 h 02 min", "3 min 20 s", "12 s".
+/// "1 h 02 min", "3 min 20 s", "12 s"; "?" when not finite.
 std::string format_duration(double seconds);
 
 }  // namespace dflash

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "files_for_tests.h"
 #include "io/safetensors.h"
+#include "support/memory_file.h"
 #include "support/temp_folder.h"
 
 namespace dflash::io {
@@ -24,6 +25,7 @@ using dflash::testing::gguf_head;
 using dflash::testing::gguf_info;
 using dflash::testing::gguf_text;
 using dflash::testing::gguf_u32;
+using dflash::testing::MemoryFile;
 using dflash::testing::raw;
 using dflash::testing::read_file;
 using dflash::testing::source_path;
@@ -120,8 +122,8 @@ TEST(Gguf, EveryPrefixIsACleanError) {
                              gguf_info("a", {4, 2}, 0, 0) + gguf_info("b", {32}, 2, 64);
   const std::string whole = gguf_bytes(header, std::string(64 + 18, 'x'), 64);
   for (size_t size = 0; size < whole.size(); ++size) {
-    write_file(path, whole.substr(0, size));
-    EXPECT_THROW(GgufFile::open(path), Error) << size;
+    const MemoryFile cut(std::string_view(whole).substr(0, size));
+    EXPECT_THROW(GgufFile::open(cut.path()), Error) << size;
   }
   write_file(path, whole);
   const auto file = GgufFile::open(path);

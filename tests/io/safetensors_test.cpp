@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "files_for_tests.h"
+#include "support/memory_file.h"
 #include "support/temp_folder.h"
 
 namespace dflash::io {
@@ -15,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using dflash::testing::error_of;
+using dflash::testing::MemoryFile;
 using dflash::testing::read_file;
 using dflash::testing::safetensors_bytes;
 using dflash::testing::source_path;
@@ -106,8 +108,8 @@ TEST(Safetensors, EveryPrefixIsACleanError) {
   const std::string whole = read_file(source_path("tests/golden/io/plain.safetensors"));
   const fs::path path = folder / "cut.safetensors";
   for (size_t size = 0; size < whole.size(); ++size) {
-    write_file(path, whole.substr(0, size));
-    EXPECT_THROW(Checkpoint::open(path), Error) << size;
+    const MemoryFile cut(std::string_view(whole).substr(0, size));
+    EXPECT_THROW(Checkpoint::open(cut.path()), Error) << size;
   }
   write_file(path, whole + "x");
   EXPECT_THAT(error_of<Error>([&] { Checkpoint::open(path); }), HasSubstr("of tensors"));
