@@ -41,6 +41,7 @@ class ChatTemplate {
  private:
   std::string name_;
   std::string default_system_;
+  bool has_default_system_ = false;
 };
 
 /// Tokenises the concatenation once; a token is supervised iff its first byte lies in a supervised
