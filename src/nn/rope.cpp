@@ -32,10 +32,15 @@ Rope::Rope(const RopeConfig& config, int64_t head_dim) : config_(config) {
   if (config.scaling != "default" && config.scaling != "llama3") {
     fail("rope: scaling: expected default or llama3, got '{}'", config.scaling);
   }
+  const std::vector<double>& factors = config.frequency_factors;
+  if (!factors.empty() && static_cast<int64_t>(factors.size()) != head_dim / 2) {
+    fail("rope: frequency factors: expected {}, got {}", head_dim / 2, factors.size());
+  }
   inv_freq_.resize(head_dim / 2);
   for (int64_t f = 0; f < head_dim / 2; ++f) {
     const double inv = std::pow(config.theta, -2.0 * static_cast<double>(f) / head_dim);
     inv_freq_[f] = config.scaling == "llama3" ? llama3_frequency(inv, config) : inv;
+    if (!factors.empty()) inv_freq_[f] /= factors[f];
   }
 }
 

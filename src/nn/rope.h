@@ -15,6 +15,8 @@ struct RopeConfig {
   std::string scaling = "default";  // "default" or "llama3"
   double factor = 1.0, low_freq_factor = 1.0, high_freq_factor = 4.0;
   double original_max_positions = 8192;
+  /// One divisor a pair, applied last (GGUF stores llama3 scaling this way); empty = none.
+  std::vector<double> frequency_factors;
 };
 
 class Rope {

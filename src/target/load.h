@@ -1,4 +1,5 @@
-// Path -> target. A Hugging Face folder (config.json + safetensors, sharded or not) or a .gguf file.
+// Path -> target. A Hugging Face folder (config.json + safetensors, sharded or not) or a .gguf
+// file.
 #pragma once
 
 #include <filesystem>

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/compute.h"
@@ -22,10 +23,12 @@ struct TargetConfig {
   double rms_norm_eps = 1e-5;
   double rope_theta = 10000.0;
   bool tied_embeddings = false;
+  std::vector<int64_t> eos_ids;  // union of all places that list end ids; ascending
 };
 
 /// Everything one sequence keeps between passes. Storage rows [0, length) are committed; a forward
-/// writes its rows after them; commit keeps the first `rows` of these and drops the rest.
+/// writes its rows after them; commit keeps the first `rows` of these and drops the rest (0 drops
+/// all). Every forward is followed by one commit before the state takes part in another.
 class State {
  public:
   virtual ~State() = default;
@@ -63,7 +66,8 @@ class Target {
   virtual ~Target() = default;
 
   virtual std::unique_ptr<State> new_state() const = 0;
-  /// No grad. Error: id outside the vocabulary, context longer than max_positions.
+  /// No grad. Segments cover the rows in order, each state once. Error: id outside the vocabulary,
+  /// position or length beyond max_positions; the states are then as before.
   virtual Hidden forward(const Rows& rows, const ForwardOptions& options) const = 0;
   /// The target's own final norm, once; rows of Hidden::last_RD only.
   virtual at::Tensor final_norm(const at::Tensor& last_RD) const = 0;
