@@ -35,9 +35,15 @@ struct FeatureShard {
   std::vector<std::byte> taps, last;
 };
 
+/// Error naming the first difference when features do not fit what a drafter reads: taps, hidden
+/// size, target. An empty fingerprint is not compared.
+void check_features(const FeatureInfo& info, const std::vector<int64_t>& taps, int64_t hidden_size,
+                    const std::string& target_fingerprint);
+
 class FeatureWriter {
  public:
-  /// Opens or resumes `folder`. Error when it holds features of another target, taps or dtype.
+  /// Opens or resumes `folder`. Error when it holds features of another target, taps or dtype, or
+  /// is complete; other storage or kernels are a warning.
   FeatureWriter(std::filesystem::path folder, const FeatureInfo& info);
   /// Documents already stored (whole shards only).
   const std::vector<int64_t>& done() const { return done_; }
@@ -47,10 +53,17 @@ class FeatureWriter {
   void finish();
 
  private:
+  struct ShardEntry {
+    std::string file;
+    int64_t documents = 0, tokens = 0, bytes = 0;
+  };
+  void resume(const Json& json);
+  void write_index(bool complete) const;
+
   std::filesystem::path folder_;
   FeatureInfo info_;
   std::vector<int64_t> done_;
-  int64_t num_shards_ = 0;
+  std::vector<ShardEntry> shards_;
 };
 
 /// Features of one document, as views on the mapped shard.
@@ -66,7 +79,9 @@ class FeatureReader {
   explicit FeatureReader(const std::filesystem::path& folder);
   const FeatureInfo& info() const { return info_; }
   bool has(int64_t document) const;
-  /// Error when the document is absent, or `ids` are not the ids it was captured from.
+  /// The first ids.size() rows of a document. Error when it is absent, or `ids` are not the ids it
+  /// was captured from (or a beginning of them: rows of a causal target do not depend on what
+  /// follows).
   DocumentFeatures get(int64_t document, std::span<const int64_t> ids) const;
 
  private:
@@ -74,7 +89,10 @@ class FeatureReader {
     size_t shard = 0;
     int64_t begin = 0, end = 0;
   };
+  void open_shard(const std::filesystem::path& path, const Json& entry);
+
   FeatureInfo info_;
+  std::filesystem::path folder_;
   std::vector<std::shared_ptr<const io::Checkpoint>> shards_;
   std::map<int64_t, Place> places_;
 };

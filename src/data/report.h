@@ -1,0 +1,40 @@
+// What prepare kept, cut and dropped, and why: a table for people, JSON for programs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace dflash::data {
+
+class PrepareReport {
+ public:
+  struct Drop {
+    int64_t count = 0;
+    std::string first;  // where it was met first: "file:line" and the detail
+  };
+
+  int64_t rows = 0;                    // records read, broken lines included
+  int64_t documents = 0;               // kept
+  int64_t tokens = 0, supervised = 0;  // of the kept documents
+  int64_t truncated = 0;               // kept documents cut to the longest length
+  int64_t answers_cut = 0;             // kept documents whose last answer has no end token
+  std::vector<std::string> warnings;
+
+  void drop(const std::string& reason, const std::string& where, const std::string& detail);
+  const std::map<std::string, Drop>& drops() const { return drops_; }
+  int64_t dropped() const;
+  /// Supervised tokens / tokens; 0 when there are none.
+  double supervised_share() const;
+
+  std::string text() const;
+  Json to_json() const;
+
+ private:
+  std::map<std::string, Drop> drops_;
+};
+
+}  // namespace dflash::data

@@ -1,0 +1,37 @@
+// One JSON record of a training file -> what it says. The shapes that are read, by the first of
+// these fields that is there:
+//   prompt_ids + answer_ids               exact ids, as `regenerate` writes them
+//   messages       [{role, content}]      conversations [{from, value}]
+//   prompt + response|completion          instruction (+ input) + output
+//   text                                  plain text
+// A record that says something we cannot render is rejected whole (PREP-02, PREP-04), never cut.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+#include "text/chat.h"
+
+namespace dflash::data {
+
+struct Row {
+  enum class Kind { kChat, kExactIds, kPlainText };
+  Kind kind = Kind::kChat;
+  std::string id;                               // the record's own "id"; empty: none
+  std::vector<text::Message> messages;          // kChat: system?, then user, assistant, ...
+  std::vector<int64_t> prompt_ids, answer_ids;  // kExactIds
+  std::string text;                             // kPlainText
+};
+
+/// Why a record is no row: a short reason that is counted, and the detail of this record.
+struct Rejected {
+  std::string reason, detail;
+};
+
+using ParsedRow = std::variant<Row, Rejected>;
+ParsedRow parse_row(const Json& record);
+
+}  // namespace dflash::data
