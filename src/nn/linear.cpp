@@ -67,23 +67,72 @@ void Linear::drop_unpacked() {
   weight.reset();
 }
 
-at::Tensor Linear::forward(const at::Tensor& x) const {
+const PackedWeight& Linear::packed(const at::Tensor& x) const {
   DF_ASSERT(x.dim() >= 1 && x.size(-1) == in_, "x has {} columns, weight {}", x.size(-1), in_);
-  if (c10::GradMode::is_enabled() && weight.defined()) {
-    return differentiable(x, weight, bias, compute_);
-  }
-  DF_ASSERT(packed_ != nullptr, "forward without grad before pack()");
+  DF_ASSERT(packed_ != nullptr, "product without grad before pack()");
   DF_ASSERT(!weight.defined() || weight._version() == packed_version_,
             "weights changed after pack()");
   DF_ASSERT(!c10::GradMode::is_enabled() || !x.requires_grad(), "gradient through dropped weights");
-  const at::Tensor input = x.to(at::kFloat).contiguous();
+  return *packed_;
+}
+
+namespace {
+
+/// Rows of floats; rows of a slice of a wider tensor are read where they are.
+struct Rows {
+  explicit Rows(const at::Tensor& x)
+      : strided(x.dim() == 2 && x.stride(1) == 1 && x.scalar_type() == at::kFloat),
+        tensor(strided ? x : x.to(at::kFloat).contiguous()),
+        data(tensor.const_data_ptr<float>()),
+        count(x.size(-1) ? x.numel() / x.size(-1) : 0),
+        stride(strided ? x.stride(0) : x.size(-1)) {}
+  bool strided;
+  at::Tensor tensor;
+  const float* data;
+  int64_t count, stride;
+};
+
+const float* data_or_null(const at::Tensor& bias) {
+  return bias.defined() ? bias.const_data_ptr<float>() : nullptr;
+}
+
+}  // namespace
+
+at::Tensor Linear::forward(const at::Tensor& x) const {
+  if (c10::GradMode::is_enabled() && weight.defined()) {
+    DF_ASSERT(x.size(-1) == in_, "x has {} columns, weight {}", x.size(-1), in_);
+    return differentiable(x, weight, bias, compute_);
+  }
+  const PackedWeight& product = packed(x);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = out_;
   at::Tensor y = at::empty(shape, at::kFloat);
-  packed_->multiply(input.const_data_ptr<float>(), input.numel() / in_,
-                    bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-                    y.mutable_data_ptr<float>());
+  const Rows rows(x);
+  product.multiply(
+      rows.data, rows.stride, rows.count,
+      {.y = y.mutable_data_ptr<float>(), .y_stride = out_, .bias = data_or_null(bias)});
   return y;
+}
+
+void Linear::add_to(const at::Tensor& x, at::Tensor& y) const {
+  const PackedWeight& product = packed(x);
+  const Rows rows(x);
+  DF_ASSERT(y.is_contiguous() && y.scalar_type() == at::kFloat && y.numel() == rows.count * out_,
+            "y has {} values for {} rows of {}", y.numel(), rows.count, out_);
+  product.multiply(rows.data, rows.stride, rows.count,
+                   {.y = y.mutable_data_ptr<float>(),
+                    .y_stride = out_,
+                    .bias = data_or_null(bias),
+                    .add = true});
+}
+
+at::Tensor Linear::argmax(const at::Tensor& x, int64_t num_columns) const {
+  const PackedWeight& product = packed(x);
+  const Rows rows(x);
+  at::Tensor best_R = at::empty({rows.count}, at::kLong);
+  product.argmax(rows.data, rows.stride, rows.count, data_or_null(bias),
+                 std::min(num_columns, out_), best_R.mutable_data_ptr<int64_t>());
+  return best_R;
 }
 
 }  // namespace dflash::nn

@@ -23,6 +23,13 @@ class Linear {
   /// checks: plain f64 products.
   at::Tensor forward(const at::Tensor& x) const;
 
+  /// No grad: y += x W^T (+ b) in place, y contiguous f32 [..., O] (residual connections).
+  void add_to(const at::Tensor& x, at::Tensor& y) const;
+
+  /// No grad: lowest index of the largest output among [0, num_columns) of every row, int64 [R];
+  /// the same bits as forward's, not stored.
+  at::Tensor argmax(const at::Tensor& x, int64_t num_columns) const;
+
   /// Builds the packed form from `weight`. Call after loading, and again after weights changed
   /// (forward asserts it by the tensor's version counter).
   void pack();
@@ -37,6 +44,8 @@ class Linear {
   at::Tensor bias;    // [O] f32 or undefined
 
  private:
+  const PackedWeight& packed(const at::Tensor& x) const;
+
   int64_t in_ = 0, out_ = 0;
   Compute compute_ = Compute::kF32;
   std::shared_ptr<const PackedWeight> packed_;

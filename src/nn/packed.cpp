@@ -1,24 +1,191 @@
 #include "nn/packed.h"
 
+#include <omp.h>
+
+#include <limits>
+
+#include "nn/kernels/memory.h"
+#include "nn/kernels/select.h"
+
 namespace dflash::nn {
+
+using namespace kernels;
+
+namespace {
+
+constexpr int64_t kSmallWork = 1 << 18;  // products below which a second thread costs more
+constexpr size_t kLeftBytes = 1 << 20;   // of packed rows at a time: half of a level-2 cache
+
+/// Copies tile `tile` of the weight into its place. w: rows of `in` elements.
+template <typename T>
+void pack_tile_f32(const T* w, int64_t out, int64_t in, int64_t tile, int64_t step_stride,
+                   float* to) {
+  const int64_t columns = std::min(kTile, out - tile * kTile);
+  for (int64_t c = 0; c < columns; ++c) {
+    const T* from = w + (tile * kTile + c) * in;
+    for (int64_t k = 0; k < in; ++k) to[k * step_stride + c] = static_cast<float>(from[k]);
+  }
+}
+
+template <typename T>
+void pack_tile_bf16(const T* w, int64_t out, int64_t in, int64_t tile, int64_t step_stride,
+                    c10::BFloat16* to) {
+  const int64_t columns = std::min(kTile, out - tile * kTile);
+  for (int64_t c = 0; c < columns; ++c) {
+    const T* from = w + (tile * kTile + c) * in;
+    for (int64_t k = 0; k < in; ++k) {
+      const int64_t at = k / kStepK * step_stride + k % kStepK / 2 * 2 * kTile + 2 * c + k % 2;
+      to[at] = static_cast<c10::BFloat16>(from[k]);
+    }
+  }
+}
+
+/// Where tile `tile` begins and how far apart its steps are, in elements.
+struct Place {
+  int64_t offset, step_stride;
+};
+Place place_of(int64_t tile, int64_t num_tiles, int64_t steps, int64_t tile_elements) {
+  const int64_t panel = tile / kPanel * kPanel, width = std::min(kPanel, num_tiles - panel);
+  return {(panel * steps + tile - panel) * tile_elements, width * tile_elements};
+}
+
+template <typename T>
+void pack_all(const at::Tensor& weight_OI, Compute compute, void* to) {
+  const int64_t out = weight_OI.size(0), in = weight_OI.size(1);
+  const T* w = weight_OI.const_data_ptr<T>();
+  const int64_t num_tiles = (out + kTile - 1) / kTile;
+#pragma omp parallel for
+  for (int64_t tile = 0; tile < num_tiles; ++tile) {
+    if (compute == Compute::kF32) {
+      const Place place = place_of(tile, num_tiles, in, kTile);
+      pack_tile_f32(w, out, in, tile, place.step_stride, static_cast<float*>(to) + place.offset);
+    } else {
+      const Place place = place_of(tile, num_tiles, steps_of(in), kTileBf16);
+      pack_tile_bf16(w, out, in, tile, place.step_stride,
+                     static_cast<c10::BFloat16*>(to) + place.offset);
+    }
+  }
+}
+
+}  // namespace
 
 PackedWeight::PackedWeight(const at::Tensor& weight_OI, Compute compute)
     : in_(weight_OI.size(1)), out_(weight_OI.size(0)), compute_(compute) {
-  const auto dtype = compute == Compute::kBF16 ? at::kBFloat16 : at::kFloat;
-  weight_IO_ = weight_OI.detach().to(dtype).to(at::kFloat).t().contiguous();
+  const int64_t depth = compute == Compute::kF32 ? in_ * 4 : steps_of(in_) * kStepK * 2;
+  bytes_ = round_up(out_, kTile) * depth;
+  data_ = allocate_weights(static_cast<size_t>(bytes_));
+  std::memset(data_.get(), 0, bytes_);
+  const at::Tensor dense = weight_OI.detach().contiguous();
+  if (dense.scalar_type() == at::kBFloat16) {
+    pack_all<c10::BFloat16>(dense, compute, data_.get());
+  } else {
+    pack_all<float>(dense.to(at::kFloat), compute, data_.get());
+  }
 }
 
-void PackedWeight::multiply(const float* x, int64_t rows, const float* bias, float* y) const {
-  const float* w = weight_IO_.const_data_ptr<float>();
-#pragma omp parallel for
-  for (int64_t r = 0; r < rows; ++r) {
-    float* to = y + r * out_;
-    for (int64_t o = 0; o < out_; ++o) to[o] = bias ? bias[o] : 0.0F;
-    for (int64_t i = 0; i < in_; ++i) {
-      const float from = x[r * in_ + i];
-      const float value = compute_ == Compute::kBF16 ? float(c10::BFloat16(from)) : from;
-      for (int64_t o = 0; o < out_; ++o) to[o] += value * w[i * out_ + o];
+int64_t PackedWeight::num_tiles() const {
+  return (out_ + kTile - 1) / kTile;
+}
+
+/// The product with tiles [tile, end) of one panel; left operand and result are still to be set.
+Product PackedWeight::product(int64_t tile, int64_t end) const {
+  const bool f32 = compute_ == Compute::kF32;
+  const int64_t steps = f32 ? in_ : steps_of(in_), size = f32 ? kTile : kTileBf16;
+  const Place place = place_of(tile, num_tiles(), steps, size);
+  Product p;
+  p.b = static_cast<const char*>(data()) + place.offset * (f32 ? 4 : 2);
+  p.tile_stride = size, p.step_stride = place.step_stride, p.steps = steps;
+  p.columns = std::min(end * kTile, out_) - tile * kTile;
+  return p;
+}
+
+namespace {
+
+/// Calls work(tile, end) for every panel or part of one in this thread's share of the tiles.
+template <typename Work>
+void for_panels(int64_t num_tiles, const Work& work) {
+  const Share mine = share(num_tiles, 1, omp_get_thread_num(), omp_get_num_threads());
+  for (int64_t tile = mine.begin; tile < mine.end;) {
+    const int64_t end = std::min(mine.end, tile / kPanel * kPanel + kPanel);
+    work(tile, end);
+    tile = end;
+  }
+}
+
+}  // namespace
+
+/// Splits columns over threads and rows into blocks that stay in cache; calls
+/// work(product, first_row, tile) with everything set but the result.
+template <typename Work>
+void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows,
+                                const Work& work) const {
+  const Kernels& k = current();
+  const bool f32 = compute_ == Compute::kF32;
+  const int64_t row_bytes = f32 ? in_ * 4 : steps_of(in_) * kStepK * k.packed_row_bytes;
+  const int64_t block = std::max<int64_t>(64, kLeftBytes / row_bytes / 32 * 32);
+  void* left = f32 ? nullptr : scratch(0, round_up(std::min(block, rows), kTile) * row_bytes);
+  const bool alone = f32 || rows <= kTile;  // so few rows are packed faster than threads meet
+  if (!f32 && alone) k.pack_rows(x, x_stride, rows, in_, left);
+#pragma omp parallel if (bytes_ / 2 * rows > kSmallWork)
+  {
+    k.enter();
+    for (int64_t first = 0; first < rows; first += block) {
+      const int64_t count = std::min(block, rows - first);
+      const float* from = x + first * x_stride;
+      if (!alone) {
+        // Nobody overwrites rows that another thread still multiplies.
+#pragma omp barrier
+        const Share mine = share(count, kTile, omp_get_thread_num(), omp_get_num_threads());
+        char* to = static_cast<char*>(left) + mine.begin * row_bytes;
+        k.pack_rows(from + mine.begin * x_stride, x_stride, mine.end - mine.begin, in_, to);
+#pragma omp barrier
+      }
+      for_panels(num_tiles(), [&](int64_t tile, int64_t end) {
+        Product p = product(tile, end);
+        p.a = f32 ? from : left, p.a_stride = x_stride, p.rows = count;
+        work(p, first, tile);
+      });
     }
+    k.leave();
+  }
+}
+
+void PackedWeight::multiply(const float* x, int64_t x_stride, int64_t rows,
+                            const Output& output) const {
+  const auto run = compute_ == Compute::kF32 ? current().product_f32 : current().product_bf16;
+  for_products(x, x_stride, rows, [&](Product& p, int64_t first, int64_t tile) {
+    p.c = output.y + first * output.y_stride + tile * kTile, p.c_stride = output.y_stride;
+    p.bias = output.bias ? output.bias + tile * kTile : nullptr;
+    p.add = output.add;
+    run(p);
+  });
+}
+
+void PackedWeight::argmax(const float* x, int64_t x_stride, int64_t rows, const float* bias,
+                          int64_t num_columns, int64_t* best) const {
+  const Kernels& k = current();
+  const auto run = compute_ == Compute::kF32 ? k.product_f32 : k.product_bf16;
+  const Best nothing{-std::numeric_limits<float>::infinity(), 0};
+  std::vector<std::vector<Best>> found(omp_get_max_threads());
+  for_products(x, x_stride, rows, [&](Product& p, int64_t first, int64_t tile) {
+    constexpr int64_t kWidth = kPanel * kTile;
+    std::vector<Best>& mine = found[omp_get_thread_num()];
+    if (mine.empty()) mine.assign(rows, nothing);
+    p.c = static_cast<float*>(scratch(1, p.rows * kWidth * sizeof(float))), p.c_stride = kWidth;
+    p.bias = bias ? bias + tile * kTile : nullptr;
+    run(p);
+    const int64_t columns = std::min(p.columns, num_columns - tile * kTile);
+    for (int64_t r = 0; r < p.rows && columns > 0; ++r) {
+      k.argmax_row(p.c + r * kWidth, columns, tile * kTile, &mine[first + r]);
+    }
+  });
+  for (int64_t r = 0; r < rows; ++r) {
+    Best top = nothing;
+    for (const std::vector<Best>& part : found) {
+      // Threads have ascending columns, so a tie keeps the lowest.
+      if (!part.empty() && part[r].value > top.value) top = part[r];
+    }
+    best[r] = top.index;
   }
 }
 

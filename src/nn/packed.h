@@ -1,28 +1,52 @@
-// The packed form of one weight matrix and its product. Kept out of linear.h: only Linear and Head
-// know it.
+// The packed form of one weight matrix and its product, row-invariant: every element of y is one
+// sum over k in one fixed order. Packed once at load; the layout is the same for every instruction
+// set (kernels/kernels.h), in panels of 64 columns so that a pass reads memory front to back.
+// Known to Linear and Head only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+
 #include "nn/compute.h"
+#include "nn/kernels/kernels.h"
 
 namespace dflash::nn {
 
 class PackedWeight {
  public:
-  /// weight_OI f32 or bf16.
+  /// weight_OI f32 or bf16, any strides.
   PackedWeight(const at::Tensor& weight_OI, Compute compute);
 
-  /// y[r, o] = sum_i x[r, i] w[o, i] (+ bias[o]); every row in the same order of i.
-  void multiply(const float* x, int64_t rows, const float* bias, float* y) const;
+  struct Output {
+    float* y = nullptr;  // [rows, out], y_stride floats between rows
+    int64_t y_stride = 0;
+    const float* bias = nullptr;  // [out] or null
+    bool add = false;             // y += instead of y =
+  };
+  /// y[r, o] = sum_i x[r, i] w[o, i] (+ bias[o]); x_stride floats between rows.
+  void multiply(const float* x, int64_t x_stride, int64_t rows, const Output& output) const;
+
+  /// Lowest index of the largest product among columns [0, num_columns), for every row, without
+  /// storing them; the products are bit-equal to multiply's.
+  void argmax(const float* x, int64_t x_stride, int64_t rows, const float* bias,
+              int64_t num_columns, int64_t* best) const;
 
   int64_t in_features() const { return in_; }
   int64_t out_features() const { return out_; }
+  int64_t bytes() const { return bytes_; }
+  const void* data() const { return data_.get(); }
 
  private:
+  template <typename Work>
+  void for_products(const float* x, int64_t x_stride, int64_t rows, const Work& work) const;
+  kernels::Product product(int64_t tile, int64_t end) const;
+  int64_t num_tiles() const;
+
   int64_t in_, out_;
   Compute compute_;
-  at::Tensor weight_IO_;  // f32, values already rounded to the compute type
+  int64_t bytes_ = 0;
+  std::shared_ptr<void> data_;
 };
 
 }  // namespace dflash::nn

@@ -1,0 +1,104 @@
+// The table of kernels of one instruction set: raw pointers and extents, one thread, no Torch.
+// Splitting over threads is the callers' work (packed.cpp, attention.cpp, rows.cpp).
+//
+// Every product is c[r, n] = sum_k a[r, k] b[k, n] with one fixed order over k for each element,
+// whatever the number of rows or columns of the call: that is what makes rows invariant.
+//
+// The right operand comes in tiles of 16 columns:
+//   f32   step = one k:  16 floats                                  b + step * step_stride + ...
+//   bf16  step = 32 k:   16 pairs of k x 16 columns x 2, 1 KiB      ... tile * tile_stride
+// so a packed weight, the keys (columns = keys, k = head dimension) and the values (columns = head
+// dimension, k = keys) of a cache are the same thing with other strides.
+#pragma once
+
+#include <cstdint>
+
+namespace dflash::nn::kernels {
+
+constexpr int64_t kTile = 16;       // columns of a tile, rows of a packed block of rows
+constexpr int64_t kStepK = 32;      // k of a bf16 step
+constexpr int64_t kTileBf16 = 512;  // elements of a bf16 tile: kStepK * kTile
+constexpr int64_t kPanel = 4;       // tiles that lie side by side in a packed weight
+
+constexpr int64_t round_up(int64_t value, int64_t step) {
+  return (value + step - 1) / step * step;
+}
+constexpr int64_t steps_of(int64_t k) {
+  return (k + kStepK - 1) / kStepK;
+}
+
+struct Product {
+  const void* a = nullptr;  // f32: rows of floats; bf16: what pack_rows wrote
+  int64_t a_stride = 0;     // f32: floats between rows; bf16: unused
+  const void* b = nullptr;  // first tile
+  int64_t tile_stride = 0;  // elements between tiles
+  int64_t step_stride = 0;  // elements between steps
+  int64_t steps = 0;        // f32: k; bf16: steps_of(k)
+  int64_t rows = 0;
+  int64_t columns = 0;  // the last tile may be ragged: columns past it are not stored
+  float* c = nullptr;
+  int64_t c_stride = 0;
+  const float* bias = nullptr;  // [columns] or null
+  bool add = false;             // c += instead of c =
+};
+
+struct Best {
+  float value;
+  int64_t index;
+};
+
+/// Rows of floats with a dense last dimension; strides in floats.
+struct NormRows {
+  const float* x = nullptr;
+  const float* weight = nullptr;
+  int64_t rows = 0, width = 0, x_stride = 0;
+  double eps = 0;
+  float* y = nullptr;        // [rows, width], dense
+  float* inverse = nullptr;  // [rows] 1 / rms for the backward pass, or null
+};
+
+struct NormBackwardRows {
+  const float *x = nullptr, *weight = nullptr, *inverse = nullptr, *dy = nullptr;
+  int64_t rows = 0, width = 0;
+  float* dx = nullptr;  // [rows, width]
+  float* dw = nullptr;  // [width], added to; or null
+};
+
+struct RopeRow {
+  const float* x = nullptr;    // [heads, 2 * half], heads x_stride floats apart
+  const float* cos = nullptr;  // [half]
+  const float* sin = nullptr;
+  int64_t heads = 0, half = 0, x_stride = 0;
+  float sign = 1;      // -1 rotates back
+  float* y = nullptr;  // dense
+};
+
+struct Kernels {
+  const char* name;
+  /// Around a thread's use of product_bf16 (sets up and frees tile registers).
+  void (*enter)();
+  void (*leave)();
+  /// Bytes of one element of packed rows; a block of 16 rows has steps_of(k) * 512 elements.
+  int64_t packed_row_bytes;
+  /// f32 rows -> the left operand of product_bf16, values rounded to bf16, rows and k padded by 0.
+  void (*pack_rows)(const float* x, int64_t x_stride, int64_t rows, int64_t k, void* a);
+  void (*product_bf16)(const Product& product);
+  void (*product_f32)(const Product& product);
+
+  /// In place: exp(score - peak) at [begin, end), 0 elsewhere in [0, width); width % 16 == 0.
+  void (*softmax_row)(float* scores, int64_t width, int64_t begin, int64_t end, float* peak,
+                      float* sum);
+  /// Lowest index of the largest of x[0, n), as first + index, when it beats `best`.
+  void (*argmax_row)(const float* x, int64_t n, int64_t first, Best* best);
+  void (*norm)(const NormRows& rows);
+  void (*norm_backward)(const NormBackwardRows& rows);
+  /// gate_up [rows, 2 * width] -> y [rows, width] = silu(gate) * up.
+  void (*swiglu)(const float* gate_up, int64_t rows, int64_t width, float* y);
+  void (*swiglu_backward)(const float* gate_up, const float* dy, int64_t rows, int64_t width,
+                          float* dgate_up);
+  void (*rope)(const RopeRow& row);
+};
+
+extern const Kernels kScalarKernels, kAvx2Kernels, kAvx512Kernels, kAvx512Bf16Kernels, kAmxKernels;
+
+}  // namespace dflash::nn::kernels

@@ -1,0 +1,190 @@
+// AMX: 16 rows x 32 k times 32 k x 16 columns by one instruction. 16 rows cost what one row costs,
+// so few rows run at the speed at which memory delivers the weights.
+//
+// The instructions are written as assembly because g++ 12's intrinsics say nothing about the memory
+// that they read and write. Tiles: 0-3 sums, 4-7 operands.
+#include "nn/kernels/packed_rows_bf16.h"
+#include "nn/kernels/products.h"
+#include "nn/kernels/row_kernels.h"
+
+#define TILE_ZERO(t) asm volatile("tilezero %%tmm" #t ::: "memory")
+#define TILE_LOAD(t, from) \
+  asm volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(from), "r"(int64_t{64}) : "memory")
+#define TILE_STORE(t, to, stride_bytes) \
+  asm volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(to), "r"(stride_bytes) : "memory")
+#define TILE_DOT(c, a, b) asm volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::: "memory")
+
+namespace dflash::nn::kernels {
+namespace {
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+void enter() {
+  TileConfig config;
+  for (int t = 0; t < 8; ++t) config.row_bytes[t] = 64, config.rows[t] = 16;
+  asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
+}
+
+void leave() {
+  asm volatile("tilerelease" ::: "memory");
+}
+
+/// Sums of up to 2 x 2 or 1 x 4 tiles on their way to c.
+struct alignas(64) Scratch {
+  float tile[kPanel][kTile * kTile];
+};
+
+void store_tile(const Product& p, int64_t row, int64_t tile, const float* sums) {
+  const int64_t column = tile * kTile, left = p.columns - column;
+  const auto mask = static_cast<__mmask16>(left >= kTile ? 0xffff : (1 << left) - 1);
+  const __m512 bias = p.bias ? _mm512_maskz_loadu_ps(mask, p.bias + column) : _mm512_setzero_ps();
+  const int64_t rows = p.rows - row < kTile ? p.rows - row : kTile;
+  for (int64_t r = 0; r < rows; ++r) {
+    float* to = p.c + (row + r) * p.c_stride + column;
+    __m512 value = _mm512_load_ps(sums + r * kTile);
+    if (p.bias) value = _mm512_add_ps(value, bias);
+    if (p.add) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, to));
+    _mm512_mask_storeu_ps(to, mask, value);
+  }
+}
+
+/// True when tile (row, tile) may be stored without a look at edges and additions.
+bool stores_plainly(const Product& p, int64_t row, int64_t tile) {
+  return !p.bias && !p.add && row + kTile <= p.rows && (tile + 1) * kTile <= p.columns;
+}
+
+#define STORE_SUM(t, at_row, at_tile)                                           \
+  if (stores_plainly(p, at_row, at_tile)) {                                     \
+    TILE_STORE(t, p.c + (at_row)*p.c_stride + (at_tile)*kTile, p.c_stride * 4); \
+  } else {                                                                      \
+    TILE_STORE(t, scratch.tile[t], int64_t{64});                                \
+    store_tile(p, at_row, at_tile, scratch.tile[t]);                            \
+  }
+
+inline const uint16_t* left_block(const Product& p, int64_t row) {
+  return static_cast<const uint16_t*>(p.a) + (row / kTile) * p.steps * kTileBf16;
+}
+inline const uint16_t* right_tile(const Product& p, int64_t tile) {
+  return static_cast<const uint16_t*>(p.b) + tile * p.tile_stride;
+}
+
+/// Asks for the weights some steps ahead: the tile loads alone keep too few lines in flight.
+inline void prefetch_tile(const uint16_t* tile) {
+  constexpr int64_t kAhead = 8 * 1024;
+  const char* from = reinterpret_cast<const char*>(tile) + kAhead;
+  for (int line = 0; line < 16; ++line) _mm_prefetch(from + line * 64, _MM_HINT_T0);
+}
+
+/// One block of 16 rows, `Tiles` tiles beside each other.
+template <int Tiles>
+void one_row_block(const Product& p, int64_t row, int64_t tile) {
+  Scratch scratch;
+  const uint16_t* a = left_block(p, row);
+  const uint16_t* b = right_tile(p, tile);
+  TILE_ZERO(0);
+  if constexpr (Tiles > 1) TILE_ZERO(1);
+  if constexpr (Tiles > 2) TILE_ZERO(2);
+  if constexpr (Tiles > 3) TILE_ZERO(3);
+  for (int64_t s = 0; s < p.steps; ++s, a += kTileBf16, b += p.step_stride) {
+    for (int t = 0; t < Tiles; ++t) prefetch_tile(b + t * p.tile_stride);
+    TILE_LOAD(4, a);
+    TILE_LOAD(5, b);
+    TILE_DOT(0, 4, 5);
+    if constexpr (Tiles > 1) {
+      TILE_LOAD(6, b + p.tile_stride);
+      TILE_DOT(1, 4, 6);
+    }
+    if constexpr (Tiles > 2) {
+      TILE_LOAD(7, b + 2 * p.tile_stride);
+      TILE_DOT(2, 4, 7);
+    }
+    if constexpr (Tiles > 3) {
+      TILE_LOAD(5, b + 3 * p.tile_stride);
+      TILE_DOT(3, 4, 5);
+    }
+  }
+  STORE_SUM(0, row, tile);
+  if constexpr (Tiles > 1) {
+    STORE_SUM(1, row, tile + 1);
+  }
+  if constexpr (Tiles > 2) {
+    STORE_SUM(2, row, tile + 2);
+  }
+  if constexpr (Tiles > 3) {
+    STORE_SUM(3, row, tile + 3);
+  }
+}
+
+/// Two blocks of 16 rows, two tiles: four loads for four products.
+void two_row_blocks(const Product& p, int64_t row, int64_t tile) {
+  Scratch scratch;
+  const uint16_t *a0 = left_block(p, row), *a1 = left_block(p, row + kTile);
+  const uint16_t *b0 = right_tile(p, tile), *b1 = right_tile(p, tile + 1);
+  TILE_ZERO(0);
+  TILE_ZERO(1);
+  TILE_ZERO(2);
+  TILE_ZERO(3);
+  for (int64_t s = 0; s < p.steps; ++s) {
+    TILE_LOAD(4, a0);
+    TILE_LOAD(6, b0);
+    TILE_DOT(0, 4, 6);
+    TILE_LOAD(7, b1);
+    TILE_DOT(1, 4, 7);
+    TILE_LOAD(5, a1);
+    TILE_DOT(2, 5, 6);
+    TILE_DOT(3, 5, 7);
+    a0 += kTileBf16, a1 += kTileBf16;
+    b0 += p.step_stride, b1 += p.step_stride;
+  }
+  STORE_SUM(0, row, tile);
+  STORE_SUM(1, row, tile + 1);
+  STORE_SUM(2, row + kTile, tile);
+  STORE_SUM(3, row + kTile, tile + 1);
+}
+
+void strip_of_row_block(const Product& p, int64_t row, int64_t tile, int64_t end) {
+  for (; tile + 4 <= end; tile += 4) one_row_block<4>(p, row, tile);
+  if (end - tile == 3) one_row_block<3>(p, row, tile);
+  if (end - tile == 2) one_row_block<2>(p, row, tile);
+  if (end - tile == 1) one_row_block<1>(p, row, tile);
+}
+
+void product_tiles(const Product& p) {
+  const int64_t tiles = (p.columns + kTile - 1) / kTile;
+  for (int64_t tile = 0; tile < tiles; tile += kPanel) {
+    const int64_t end = tile + kPanel < tiles ? tile + kPanel : tiles;
+    const int64_t paired = end - (end - tile) % 2;
+    const int64_t paired_rows = (p.rows + kTile - 1) / kTile / 2 * 2 * kTile;
+    for (int64_t t = tile; t < paired; t += 2) {
+      for (int64_t row = 0; row < paired_rows; row += 2 * kTile) two_row_blocks(p, row, t);
+    }
+    for (int64_t row = 0; row < paired_rows && paired < end; row += kTile) {
+      strip_of_row_block(p, row, paired, end);
+    }
+    if (paired_rows < p.rows) strip_of_row_block(p, paired_rows, tile, end);
+  }
+}
+
+}  // namespace
+
+const Kernels kAmxKernels = {.name = "amx",
+                             .enter = enter,
+                             .leave = leave,
+                             .packed_row_bytes = 2,
+                             .pack_rows = pack_rows_bf16,
+                             .product_bf16 = product_tiles,
+                             .product_f32 = product<F32Weights>,
+                             .softmax_row = softmax_row,
+                             .argmax_row = argmax_row,
+                             .norm = norm,
+                             .norm_backward = norm_backward,
+                             .swiglu = swiglu,
+                             .swiglu_backward = swiglu_backward,
+                             .rope = rope};
+
+}  // namespace dflash::nn::kernels

@@ -1,0 +1,21 @@
+#include "nn/kernels/products.h"
+#include "nn/kernels/row_kernels.h"
+
+namespace dflash::nn::kernels {
+
+const Kernels kAvx512Kernels = {.name = "avx512",
+                                .enter = nothing,
+                                .leave = nothing,
+                                .packed_row_bytes = 4,
+                                .pack_rows = pack_rows_widened,
+                                .product_bf16 = product<Bf16Weights>,
+                                .product_f32 = product<F32Weights>,
+                                .softmax_row = softmax_row,
+                                .argmax_row = argmax_row,
+                                .norm = norm,
+                                .norm_backward = norm_backward,
+                                .swiglu = swiglu,
+                                .swiglu_backward = swiglu_backward,
+                                .rope = rope};
+
+}  // namespace dflash::nn::kernels
