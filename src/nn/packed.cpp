@@ -14,7 +14,7 @@ using namespace kernels;
 namespace {
 
 constexpr int64_t kSmallWork = 1 << 18;  // products below which a second thread costs more
-constexpr size_t kLeftBytes = 1 << 20;   // of packed rows at a time: half of a level-2 cache
+constexpr int64_t kLeftBytes = 1 << 20;  // of packed rows at a time: half of a level-2 cache
 
 /// Copies tile `tile` of the weight into its place. w: rows of `in` elements.
 template <typename T>
