@@ -126,7 +126,7 @@ TEST(Split, OneBoundary) {  // PREP-21
       const int64_t boundary = split_boundary(n, share);
       EXPECT_GE(boundary, 1) << n << " " << share;
       EXPECT_LE(boundary, n) << n << " " << share;
-      EXPECT_EQ(boundary < n, share > 0 && n > 1) << n << " " << share;
+      EXPECT_EQ(boundary<n, share> 0 && n > 1) << n << " " << share;
     }
   }
   EXPECT_EQ(split_boundary(12501, 0.2), 10001);
