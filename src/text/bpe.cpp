@@ -21,14 +21,20 @@ uint64_t hash_pair(uint64_t key) {
   return key ^ (key >> 32);
 }
 
-int32_t require_id(const Vocabulary& vocabulary, const std::string& part, std::string_view what,
-                   const std::string& merge, const std::string& source) {
-  const auto found = vocabulary.find(part);
-  if (found == vocabulary.end()) {
-    fail("tokenizer: {}: merge {}: its {} '{}' is not in the vocabulary", source, merge, what,
-         part);
-  }
-  return found->second;
+/// The ids of a merge's two parts and of its result.
+std::array<int32_t, 3> merge_ids(const TokenizerSpec& spec, size_t rank,
+                                 const Vocabulary& vocabulary) {
+  const auto& [left, right] = spec.merges[rank];
+  const auto require = [&](const std::string& token, std::string_view what) {
+    const auto found = vocabulary.find(token);
+    if (found == vocabulary.end()) {
+      fail("tokenizer: {}: merge {} ('{}', '{}'): its {} '{}' is not in the vocabulary",
+           spec.source, rank, left, right, what, token);
+    }
+    return found->second;
+  };
+  return {require(left, "left part"), require(right, "right part"),
+          require(left + right, "result")};
 }
 
 }  // namespace
@@ -57,12 +63,8 @@ Bpe::Bpe(const TokenizerSpec& spec, const Vocabulary& vocabulary)
   }
   slots_.resize(std::bit_ceil(2 * spec.merges.size() + 1));
   for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
-    const auto& [left, right] = spec.merges[rank];
-    const std::string name = fmt::format("{} ('{}', '{}')", rank, left, right);
-    const int32_t left_id = require_id(vocabulary, left, "left part", name, spec.source);
-    const int32_t right_id = require_id(vocabulary, right, "right part", name, spec.source);
-    const int32_t id = require_id(vocabulary, left + right, "result", name, spec.source);
-    const uint64_t key = pair_key(left_id, right_id);
+    const auto [left, right, id] = merge_ids(spec, rank, vocabulary);
+    const uint64_t key = pair_key(left, right);
     size_t at = hash_pair(key) & (slots_.size() - 1);
     while (slots_[at].pair != ~0ULL && slots_[at].pair != key) at = (at + 1) & (slots_.size() - 1);
     slots_[at] = {key, {static_cast<int32_t>(rank), id}};  // the last of two equal entries counts

@@ -1,6 +1,10 @@
 """Writes tests/golden/text: token ids by the `tokenizers` library, chat text by jinja2.
 
-  python tests/golden/make_text.py SmolLM2-135M-Instruct.Q4_1.gguf
+  python tests/golden/make_text.py SmolLM2-135M-Instruct.Q4_1.gguf [LLAMA_IDS]
+
+LLAMA_IDS: what llama.cpp's `llama_vocab::tokenize(text, add_special=false, parse_special=true)`
+gives for the same file, one line of ids for each text of corpus.json, after broken UTF-8 has been
+replaced by U+FFFD (llama.cpp itself throws, or makes other replacements, on broken bytes).
 
 SmolLM2's vocabulary is read from the GGUF file and is not stored; the small vocabularies are
 trained here and stored whole, each with another pipeline. Characters are limited to those assigned
@@ -252,6 +256,9 @@ def main():
     write_minis(texts)
     tokenizer = smollm2(fields)
     write_ids("smollm2_ids.json", tokenizer, texts)
+    if len(sys.argv) > 2:
+        lines = pathlib.Path(sys.argv[2]).read_text().splitlines()
+        write("smollm2_llama_cpp.json", [[int(i) for i in line.split()] for line in lines])
     write_chat(fields["tokenizer.chat_template"], tokenizer)
 
 

@@ -65,5 +65,18 @@ TEST(Golden, SmolLm2FromGgufEqualsTheTokenizersLibrary) {
   expect_equal_to_reference(*tokenizer, read_json(golden("smollm2_ids.json")));
 }
 
+// A second opinion on the same file, by llama.cpp b11434.
+TEST(Golden, SmolLm2FromGgufEqualsLlamaCpp) {
+  const auto tokenizer = smollm2();
+  SKIP_WITHOUT_SMOLLM2(tokenizer);
+  const std::vector<std::string> texts = corpus();
+  const Json reference = read_json(golden("smollm2_llama_cpp.json"));
+  ASSERT_EQ(texts.size(), reference.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    EXPECT_THAT(tokenizer->encode(texts[i]), ElementsAreArray(reference[i].get<Ids>()))
+        << i << shown(texts[i]);
+  }
+}
+
 }  // namespace
 }  // namespace dflash::text
