@@ -30,6 +30,20 @@ void check_taps(const DraftSpec& spec) {
   }
 }
 
+void check_windows(const DraftSpec& spec) {
+  int64_t window = 0;
+  for (const block::LayerRule& layer : spec.rule.layers) {
+    if (layer.window == 0) continue;
+    if (window > 0 && layer.window != window) {
+      fail(
+          "drafter: sliding_window: expected one size for all sliding layers, got {} and {}\n  "
+          "hint: the drafter format has one",
+          window, layer.window);
+    }
+    window = layer.window;
+  }
+}
+
 void check_draft_ids(const DraftSpec& spec) {
   std::unordered_set<int64_t> seen;
   for (const int64_t id : spec.draft_ids) {
@@ -71,6 +85,7 @@ void check_spec(const DraftSpec& spec) {
     fail("drafter: layer rules: expected one for each of {} layers, got {}", spec.num_layers,
          spec.rule.layers.size());
   }
+  check_windows(spec);
   check_draft_ids(spec);
 }
 

@@ -26,6 +26,7 @@ struct DraftSpec {
 
   std::vector<int64_t> draft_ids;  // reduced draft vocabulary: draft id -> target id; empty = all
   int64_t vocab_size = 0;          // target's
+  int64_t max_positions = 0;       // as the config says, for other programs; 0 = unsaid
 
   // Who it was trained for; compared when loaded beside a target.
   std::string target_fingerprint, tokenizer_fingerprint;

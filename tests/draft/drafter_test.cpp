@@ -20,7 +20,8 @@ std::vector<std::vector<LayerRule>> all_modes() {
   for (const Bound bound : {Bound::kQuery, Bound::kAnchor}) {
     for (const InBlock in_block : {InBlock::kBidirectional, InBlock::kCausal}) {
       modes.push_back({{3, bound, in_block}, kFull});
-      modes.push_back({{1, bound, in_block}, {6, bound, in_block}});
+      modes.push_back({{1, bound, in_block}, {1, bound, in_block}});
+      modes.push_back({{6, bound, in_block}, {6, bound, in_block}});
     }
   }
   return modes;
