@@ -165,7 +165,8 @@ std::shared_ptr<const Tokenizer> word_tokenizer() {
   return TempFolder().put("tokenizer.json", {{"model", model}, {"added_tokens", added}}).load();
 }
 
-TEST(Chat, EmptyAnswerSupervisesItsEndOnly) {  // R-PREP-1
+// R-PREP-1
+TEST(Chat, EmptyAnswerSupervisesItsEndOnly) {
   const auto chat = template_of(reference().at("plain"));
   const Encoded got =
       encode_segments(*word_tokenizer(), chat.render({{"user", "hi"}, {"assistant", ""}}, false));
@@ -173,7 +174,8 @@ TEST(Chat, EmptyAnswerSupervisesItsEndOnly) {  // R-PREP-1
   EXPECT_THAT(got.loss_mask, ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0));
 }
 
-TEST(Chat, AnswerAndItsEndAreSupervised) {  // R-PREP-2
+// R-PREP-2
+TEST(Chat, AnswerAndItsEndAreSupervised) {
   const auto chat = template_of(reference().at("plain"));
   const Encoded got =
       encode_segments(*word_tokenizer(), chat.render({{"user", "hi"}, {"assistant", "ok"}}, false));

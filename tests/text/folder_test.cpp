@@ -20,7 +20,8 @@ Json base_tokenizer() {
        {token(3, "<|im_end|>"), token(4, "<|endoftext|>"), token(5, "<s>"), token(6, "</s>")}}};
 }
 
-TEST(Folder, StopIdsComeFromEveryFile) {  // TOK-08
+// TOK-08
+TEST(Folder, StopIdsComeFromEveryFile) {
   TempFolder folder;
   folder.put("tokenizer.json", base_tokenizer());
   EXPECT_THAT(folder.load()->stop_ids(), ElementsAre(3, 4));

@@ -46,7 +46,8 @@ TEST(Recipes, MergesAsStringsAndAsPairs) {
   EXPECT_EQ(load(small_tokenizer())->fingerprint(), load(pairs)->fingerprint());
 }
 
-TEST(Recipes, IgnoreMergesTakesWholePieces) {  // R-TOK-1, TOK-03
+// R-TOK-1, TOK-03
+TEST(Recipes, IgnoreMergesTakesWholePieces) {
   Json file = small_tokenizer();
   file["model"]["ignore_merges"] = true;
   const auto tokenizer = load(file);
@@ -55,7 +56,8 @@ TEST(Recipes, IgnoreMergesTakesWholePieces) {  // R-TOK-1, TOK-03
   EXPECT_NE(tokenizer->fingerprint(), load(small_tokenizer())->fingerprint());
 }
 
-TEST(Recipes, BadMergesAreNamed) {  // R-TOK-1, TOK-01, TOK-02
+// R-TOK-1, TOK-01, TOK-02
+TEST(Recipes, BadMergesAreNamed) {
   const auto error_with = [](const Json& merges) {
     Json file = small_tokenizer();
     file["model"]["merges"] = merges;
@@ -71,14 +73,16 @@ TEST(Recipes, BadMergesAreNamed) {  // R-TOK-1, TOK-01, TOK-02
   EXPECT_THAT(error_with(Json::array()), HasSubstr("merge table is empty"));
 }
 
-TEST(Recipes, SymbolWithASpaceInPairForm) {  // TOK-02
+// TOK-02
+TEST(Recipes, SymbolWithASpaceInPairForm) {
   Json file = small_tokenizer();
   file["model"]["vocab"] = {{"a", 0}, {" ", 1}, {"a ", 2}, {"a a", 3}};
   file["model"]["merges"] = Json::array({{"a", " "}, {"a ", "a"}});
   EXPECT_THAT(load(file)->encode("a a"), ElementsAre(3));
 }
 
-TEST(Recipes, ByteAlphabet) {  // R-TOK-2
+// R-TOK-2
+TEST(Recipes, ByteAlphabet) {
   const auto symbol = [](int byte) {
     return static_cast<uint32_t>(byte_to_symbol(static_cast<uint8_t>(byte)));
   };
@@ -99,7 +103,8 @@ TEST(Recipes, ByteAlphabet) {  // R-TOK-2
   EXPECT_EQ(from_symbols("\u0144"), std::nullopt);
 }
 
-TEST(Recipes, DigitPatternComesFromTheFile) {  // R-TOK-3
+// R-TOK-3
+TEST(Recipes, DigitPatternComesFromTheFile) {
   const auto ids_with = [](const std::string& pattern) {
     Json file = small_tokenizer();
     file["model"]["vocab"] = {{"1", 0},  {"2", 1},   {"3", 2},  {"4", 3},
@@ -138,7 +143,8 @@ TEST(Recipes, AddedTokensMatchWholeWhicheverFileListsThem) {
   }
 }
 
-TEST(Recipes, ConflictingIdsAreErrors) {  // R-TOK-4, TOK-04
+// R-TOK-4, TOK-04
+TEST(Recipes, ConflictingIdsAreErrors) {
   Json file = small_tokenizer();
   file["added_tokens"] = {added(12, "<think>", false), added(11, "<|im_end|>", true)};
   const Json other_id = {{"added_tokens_decoder", {{"13", added(13, "<|im_end|>", true)}}}};
@@ -151,7 +157,8 @@ TEST(Recipes, ConflictingIdsAreErrors) {  // R-TOK-4, TOK-04
   EXPECT_THAT(load_error(file, no_id), HasSubstr("'x1' is not an id"));
 }
 
-TEST(Recipes, RowsWithoutAStringDecodeToNothing) {  // R-TOK-6
+// R-TOK-6
+TEST(Recipes, RowsWithoutAStringDecodeToNothing) {
   Json file = small_tokenizer();
   file["added_tokens"] = {added(13, "<|im_end|>", true)};
   const auto tokenizer = load(file);
@@ -164,7 +171,8 @@ TEST(Recipes, RowsWithoutAStringDecodeToNothing) {  // R-TOK-6
   EXPECT_EQ(tokenizer->decode({0, 14, 1}), "ab");
 }
 
-TEST(Recipes, StreamHoldsBackIncompleteCharacters) {  // R-SV-1
+// R-SV-1
+TEST(Recipes, StreamHoldsBackIncompleteCharacters) {
   Json file = small_tokenizer();
   file["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
   file["decoder"] = {{"type", "ByteLevel"}};
@@ -191,7 +199,8 @@ TEST(Recipes, StreamHoldsBackIncompleteCharacters) {  // R-SV-1
   EXPECT_EQ(quiet.push(4), "a");
 }
 
-TEST(Recipes, NoBeginTokenIsAdded) {  // TOK-09
+// TOK-09
+TEST(Recipes, NoBeginTokenIsAdded) {
   Json file = small_tokenizer();
   file["added_tokens"] = {added(11, "<s>", true)};
   file["post_processor"] = {{"type", "TemplateProcessing"},

@@ -99,7 +99,8 @@ TEST(Regex, SpaceIsWhiteSpaceOfUnicodeAndNotU180e) {
   EXPECT_THAT(all_matches(R"([^\S])", "\u180E\u0085"), ElementsAre("\u0085"));
 }
 
-TEST(Regex, FoldsTheLongS) {  // (?i:'s) also matches an apostrophe and U+017F
+// (?i:'s) also matches an apostrophe and U+017F
+TEST(Regex, FoldsTheLongS) {
   EXPECT_THAT(all_matches("(?i:'s)", "'S'\u017F's"), ElementsAre("'S", "'\u017F", "'s"));
 }
 
