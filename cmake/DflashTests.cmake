@@ -29,3 +29,5 @@ foreach(check includes sizes format)
       WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
   endif()
 endforeach()
+
+add_test(NAME prompts COMMAND ${PYTHON3} "${CMAKE_SOURCE_DIR}/tools/compose_prompts.py" --check)
