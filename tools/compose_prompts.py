@@ -34,9 +34,10 @@ def read_sections(kind):
             continue
         header = re.fullmatch(r"\[(\w+) (\w+)\]", line)
         if header:
+            section = header.group(1)
             current = sections.setdefault(header.groups(), [])
         else:
-            current.append(line.replace("\\n", "\n"))
+            current.append(line.replace("\\n", "\n") if section == "forms" else line)
     return sections
 
 
