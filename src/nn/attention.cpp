@@ -1,96 +1,326 @@
+// Attention over cached keys as two products and a softmax for every chunk of 128 keys.
+//
+// Chunks begin at multiples of 128 storage rows, whatever a row sees of them, and each yields
+// (largest score, sum of weights, weighted values); a row's chunks are merged in key order. Rows of
+// one sequence and the query heads of one kv head share each chunk, but no row's numbers depend on
+// the others: keys that it does not see have weight exactly 0.
 #include "nn/attention.h"
 
+#include <ATen/ops/zeros.h>
+#include <omp.h>
+
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
+#include "nn/kernels/select.h"
 #include "nn/shapes.h"
 
 namespace dflash::nn {
-
-KvBuffer::KvBuffer(int64_t kv_heads, int64_t head_dim, Compute storage)
-    : kv_heads_(kv_heads), head_dim_(head_dim), storage_(storage) {}
-
-void KvBuffer::reserve(int64_t rows) {
-  if (rows <= capacity_) return;
-  const int64_t grown = std::max({rows, 2 * capacity_, int64_t{64}});
-  const auto dtype = storage_ == Compute::kF32 ? at::kFloat : at::kBFloat16;
-  at::Tensor k = at::zeros({kv_heads_, grown, head_dim_}, dtype), v = at::zeros_like(k);
-  if (capacity_ > 0) {
-    k.narrow(1, 0, capacity_).copy_(k_);
-    v.narrow(1, 0, capacity_).copy_(v_);
-  }
-  k_ = k, v_ = v, capacity_ = grown;
-}
-
-void KvBuffer::write(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE) {
-  expect_shape(k_RGE, {-1, kv_heads_, head_dim_}, "keys");
-  expect_shape(v_RGE, {k_RGE.size(0), kv_heads_, head_dim_}, "values");
-  const int64_t rows = k_RGE.size(0);
-  reserve(first + rows);
-  k_.narrow(1, first, rows).copy_(k_RGE.transpose(0, 1));
-  v_.narrow(1, first, rows).copy_(v_RGE.transpose(0, 1));
-}
-
-at::Tensor KvBuffer::keys(int64_t begin, int64_t end) const {
-  return k_.narrow(1, begin, end - begin).transpose(0, 1).to(at::kFloat).contiguous();
-}
-
-at::Tensor KvBuffer::values(int64_t begin, int64_t end) const {
-  return v_.narrow(1, begin, end - begin).transpose(0, 1).to(at::kFloat).contiguous();
-}
-
 namespace {
 
-/// Online softmax over one range for one query row.
-struct Accumulator {
-  float peak = -std::numeric_limits<float>::infinity(), sum = 0;
-  std::vector<float> value;
+using namespace kernels;
+
+constexpr int64_t kChunk = KvBuffer::kChunk;
+constexpr int64_t kRowBlock = 16;  // rows that share each chunk
+
+/// Consecutive rows over the same buffers, and one kv head.
+struct Item {
+  int64_t first_row, num_rows, kv_head;
 };
 
-void visit(const float* query, const at::Tensor& k_RGE, const at::Tensor& v_RGE, int64_t kv_head,
-           float scale, Accumulator& acc) {
-  const int64_t rows = k_RGE.size(0), kv_heads = k_RGE.size(1), dim = k_RGE.size(2);
-  const float* k = k_RGE.const_data_ptr<float>();
-  const float* v = v_RGE.const_data_ptr<float>();
-  for (int64_t j = 0; j < rows; ++j) {
-    const int64_t at_row = (j * kv_heads + kv_head) * dim;
-    float dot = 0;
-    for (int64_t e = 0; e < dim; ++e) dot += query[e] * k[at_row + e];
-    const float score = dot * scale, peak = std::max(acc.peak, score);
-    const float keep = std::exp(acc.peak - peak), weight = std::exp(score - peak);
-    for (int64_t e = 0; e < dim; ++e) acc.value[e] = acc.value[e] * keep + weight * v[at_row + e];
-    acc.sum = acc.sum * keep + weight;
-    acc.peak = peak;
+/// One chunk of one range of an item.
+struct Task {
+  int64_t item, range, first_key;
+};
+
+/// What the keys visited so far say: peak and sum per vector, then values [M, width].
+struct Partial {
+  float *peak, *sum, *values;
+  static int64_t floats(int64_t vectors, int64_t width) { return vectors * (width + 2); }
+  Partial(float* memory, int64_t vectors)
+      : peak(memory), sum(memory + vectors), values(memory + 2 * vectors) {}
+};
+
+class Attention {
+ public:
+  Attention(const at::Tensor& q_RHE, std::span<const RowKeys> keys, float* out);
+  void run();
+
+ private:
+  void list_items();
+  void list_tasks(int64_t item);
+  bool same_buffers(int64_t a, int64_t b) const;
+  bool non_finite(int64_t row) const;
+
+  const void* pack_queries(const Item& item) const;
+  void visit(const Task& task, const void* queries, const Partial& to) const;
+  const void* visible_values(const Task& task, const KvBuffer& buffer, KeyRange seen) const;
+  void merge(const Item& item, const Partial& from, const Partial& to) const;
+  void finish(const Item& item, const Partial& all) const;
+  void run_items() const;
+  void run_tasks() const;
+
+  int64_t vectors(const Item& item) const { return item.num_rows * share_; }
+  Partial scratch_partial(int slot, int64_t vectors) const {
+    const size_t bytes = Partial::floats(vectors, width_) * sizeof(float);
+    return {static_cast<float*>(scratch(slot, bytes)), vectors};
   }
+
+  const Kernels& kernels_ = current();
+  at::Tensor q_;
+  std::span<const RowKeys> keys_;
+  float* out_;
+  int64_t heads_, dim_, kv_heads_ = 0, share_ = 0, depth_ = 0, width_ = 0;
+  bool f32_ = true;
+  std::vector<Item> items_;
+  std::vector<Task> tasks_;
+  std::vector<int64_t> first_task_;  // of every item, and the end
+};
+
+Attention::Attention(const at::Tensor& q_RHE, std::span<const RowKeys> keys, float* out)
+    : keys_(keys), out_(out), heads_(q_RHE.size(1)), dim_(q_RHE.size(2)) {
+  const bool rows = q_RHE.stride(2) == 1 && q_RHE.stride(1) == dim_;
+  q_ = rows && q_RHE.scalar_type() == at::kFloat ? q_RHE : q_RHE.to(at::kFloat).contiguous();
+  const KvBuffer* first = nullptr;
+  for (const RowKeys& row : keys) {
+    for (const KeyRange& range : row.ranges) {
+      if (range.begin >= range.end) continue;
+      const KvBuffer& buffer = *range.buffer;
+      if (!first) first = &buffer;
+      DF_ASSERT(buffer.kv_heads() == first->kv_heads() && buffer.head_dim() == dim_ &&
+                    buffer.storage() == first->storage(),
+                "buffers of one call differ, or head_dim {} is not {}", buffer.head_dim(), dim_);
+      DF_ASSERT(range.begin >= 0 && range.end <= buffer.capacity(), "keys {}..{} of {}",
+                range.begin, range.end, buffer.capacity());
+    }
+  }
+  if (!first) return;
+  kv_heads_ = first->kv_heads(), f32_ = first->storage() == Compute::kF32;
+  DF_ASSERT(heads_ % kv_heads_ == 0, "{} query heads, {} kv heads", heads_, kv_heads_);
+  share_ = heads_ / kv_heads_, depth_ = first->key_depth(), width_ = first->value_width();
+  list_items();
+}
+
+bool Attention::same_buffers(int64_t a, int64_t b) const {
+  for (int i = 0; i < 2; ++i) {
+    if (keys_[a].ranges[i].buffer != keys_[b].ranges[i].buffer) return false;
+  }
+  return true;
+}
+
+bool Attention::non_finite(int64_t row) const {
+  for (const KeyRange& range : keys_[row].ranges) {
+    if (range.begin < range.end && range.buffer->has_non_finite()) return true;
+  }
+  return false;
+}
+
+void Attention::list_items() {
+  const int64_t rows = static_cast<int64_t>(keys_.size());
+  for (int64_t first = 0; first < rows;) {
+    int64_t count = 1;
+    // A row over non-finite values stays alone: what it does not see is cut out for it.
+    while (!non_finite(first) && count < kRowBlock && first + count < rows &&
+           same_buffers(first, first + count) && !non_finite(first + count)) {
+      ++count;
+    }
+    for (int64_t g = 0; g < kv_heads_; ++g) {
+      items_.push_back({first, count, g});
+      list_tasks(static_cast<int64_t>(items_.size()) - 1);
+    }
+    first += count;
+  }
+  first_task_.push_back(static_cast<int64_t>(tasks_.size()));
+}
+
+void Attention::list_tasks(int64_t item_idx) {
+  const Item& item = items_[item_idx];
+  first_task_.push_back(static_cast<int64_t>(tasks_.size()));
+  for (int64_t range = 0; range < 2; ++range) {
+    int64_t begin = std::numeric_limits<int64_t>::max(), end = 0;
+    for (int64_t r = item.first_row; r < item.first_row + item.num_rows; ++r) {
+      const KeyRange& seen = keys_[r].ranges[range];
+      if (seen.begin >= seen.end) continue;
+      begin = std::min(begin, seen.begin), end = std::max(end, seen.end);
+    }
+    for (int64_t key = begin / kChunk * kChunk; key < end; key += kChunk) {
+      tasks_.push_back({item_idx, range, key});
+    }
+  }
+}
+
+/// Scaled queries of the item, M = rows x sharing heads, as the left operand of a product.
+const void* Attention::pack_queries(const Item& item) const {
+  const int64_t count = vectors(item);
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim_));
+  auto* rows = static_cast<float*>(scratch(2, count * dim_ * sizeof(float)));
+  float* to = rows;
+  for (int64_t r = item.first_row; r < item.first_row + item.num_rows; ++r) {
+    const float* from =
+        q_.const_data_ptr<float>() + r * q_.stride(0) + item.kv_head * share_ * dim_;
+    for (int64_t i = 0; i < share_ * dim_; ++i) *to++ = from[i] * scale;
+  }
+  if (f32_) return rows;
+  void* packed = scratch(3, round_up(count, kTile) * depth_ * kernels_.packed_row_bytes);
+  kernels_.pack_rows(rows, dim_, count, dim_, packed);
+  return packed;
+}
+
+/// The values of the task's chunk with everything outside `seen` as zeros.
+const void* Attention::visible_values(const Task& task, const KvBuffer& buffer,
+                                      KeyRange seen) const {
+  const int64_t bytes = kChunk * width_ * (f32_ ? 4 : 2);
+  void* copy = scratch(4, bytes);
+  std::memcpy(copy, buffer.value_chunk(items_[task.item].kv_head, task.first_key), bytes);
+  for (int64_t key = 0; key < kChunk; ++key) {
+    if (task.first_key + key >= seen.begin && task.first_key + key < seen.end) continue;
+    for (int64_t e = 0; e < dim_; ++e) {
+      const int64_t at = buffer.value_index(key, e);
+      f32_ ? static_cast<float*>(copy)[at] = 0 : static_cast<uint16_t*>(copy)[at] = 0;
+    }
+  }
+  return copy;
+}
+
+void Attention::visit(const Task& task, const void* queries, const Partial& to) const {
+  const Item& item = items_[task.item];
+  const int64_t count = vectors(item);
+  const KvBuffer& buffer = *keys_[item.first_row].ranges[task.range].buffer;
+  int64_t last = 0;
+  for (int64_t r = item.first_row; r < item.first_row + item.num_rows; ++r) {
+    last = std::max(last, keys_[r].ranges[task.range].end);
+  }
+  const int64_t columns = round_up(std::min(kChunk, last - task.first_key), kStepK);
+  auto* scores = static_cast<float*>(scratch(5, count * kChunk * sizeof(float)));
+  const auto run = f32_ ? kernels_.product_f32 : kernels_.product_bf16;
+
+  Product p;
+  p.a = queries, p.a_stride = dim_;
+  p.b = buffer.key_chunk(item.kv_head, task.first_key);
+  p.tile_stride = depth_ * kTile, p.step_stride = f32_ ? kTile : kTileBf16;
+  p.steps = f32_ ? depth_ : depth_ / kStepK;
+  p.rows = count, p.columns = columns, p.c = scores, p.c_stride = kChunk;
+  run(p);
+
+  for (int64_t m = 0; m < count; ++m) {
+    const KeyRange& seen = keys_[item.first_row + m / share_].ranges[task.range];
+    kernels_.softmax_row(scores + m * kChunk, columns,
+                         std::max<int64_t>(0, seen.begin - task.first_key),
+                         std::min(kChunk, seen.end - task.first_key), to.peak + m, to.sum + m);
+  }
+
+  Product weighted;
+  weighted.a = scores, weighted.a_stride = kChunk;
+  if (!f32_) {
+    void* packed = scratch(6, round_up(count, kTile) * kChunk * kernels_.packed_row_bytes);
+    kernels_.pack_rows(scores, kChunk, count, columns, packed);
+    weighted.a = packed;
+  }
+  weighted.b = buffer.has_non_finite()
+                   ? visible_values(task, buffer, keys_[item.first_row].ranges[task.range])
+                   : buffer.value_chunk(item.kv_head, task.first_key);
+  weighted.tile_stride = f32_ ? kTile : kTileBf16;
+  weighted.step_stride = f32_ ? width_ : width_ / kTile * kTileBf16;
+  weighted.steps = f32_ ? columns : columns / kStepK;
+  weighted.rows = count, weighted.columns = width_;
+  weighted.c = to.values, weighted.c_stride = width_;
+  run(weighted);
+}
+
+/// Adds a later chunk; a chunk that a vector does not see leaves it as it is.
+void Attention::merge(const Item& item, const Partial& from, const Partial& to) const {
+  for (int64_t m = 0; m < vectors(item); ++m) {
+    if (from.sum[m] == 0) continue;
+    const float* add = from.values + m * width_;
+    float* sum = to.values + m * width_;
+    if (to.sum[m] == 0) {
+      std::copy(add, add + width_, sum);
+      to.peak[m] = from.peak[m], to.sum[m] = from.sum[m];
+      continue;
+    }
+    const float peak = std::max(from.peak[m], to.peak[m]);
+    const float keep = std::exp(to.peak[m] - peak), take = std::exp(from.peak[m] - peak);
+    for (int64_t e = 0; e < width_; ++e) sum[e] = sum[e] * keep + add[e] * take;
+    to.sum[m] = to.sum[m] * keep + from.sum[m] * take;
+    to.peak[m] = peak;
+  }
+}
+
+void Attention::finish(const Item& item, const Partial& all) const {
+  for (int64_t m = 0; m < vectors(item); ++m) {
+    const int64_t row = item.first_row + m / share_, head = item.kv_head * share_ + m % share_;
+    float* to = out_ + (row * heads_ + head) * dim_;
+    const float inverse = all.sum[m] == 0 ? 0 : 1 / all.sum[m];
+    for (int64_t e = 0; e < dim_; ++e)
+      to[e] = inverse == 0 ? 0 : all.values[m * width_ + e] * inverse;
+  }
+}
+
+/// Enough items for every thread: each walks its chunks by itself.
+void Attention::run_items() const {
+  const int64_t num_items = static_cast<int64_t>(items_.size());
+  const bool small = tasks_.size() < 4;
+#pragma omp parallel if (!small)
+  {
+    kernels_.enter();
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < num_items; ++i) {
+      const Item& item = items_[i];
+      const void* queries = pack_queries(item);
+      const Partial all = scratch_partial(7, vectors(item));
+      const Partial part = scratch_partial(8, vectors(item));
+      std::fill(all.sum, all.sum + vectors(item), 0.0F);
+      for (int64_t t = first_task_[i]; t < first_task_[i + 1]; ++t) {
+        visit(tasks_[t], queries, part);
+        merge(item, part, all);
+      }
+      finish(item, all);
+    }
+    kernels_.leave();
+  }
+}
+
+/// Few items over many keys: chunks are shared out, then merged in the same order.
+void Attention::run_tasks() const {
+  const int64_t num_tasks = static_cast<int64_t>(tasks_.size());
+  int64_t most = 0;
+  for (const Item& item : items_) most = std::max(most, vectors(item));
+  const int64_t floats = round_up(Partial::floats(most, width_), 16);
+  auto* memory = static_cast<float*>(scratch(9, num_tasks * floats * sizeof(float)));
+#pragma omp parallel
+  {
+    kernels_.enter();
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t t = 0; t < num_tasks; ++t) {
+      const Item& item = items_[tasks_[t].item];
+      visit(tasks_[t], pack_queries(item), {memory + t * floats, vectors(item)});
+    }
+    kernels_.leave();
+  }
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const Partial all = scratch_partial(7, vectors(items_[i]));
+    std::fill(all.sum, all.sum + vectors(items_[i]), 0.0F);
+    for (int64_t t = first_task_[i]; t < first_task_[i + 1]; ++t) {
+      merge(items_[i], {memory + t * floats, vectors(items_[i])}, all);
+    }
+    finish(items_[i], all);
+  }
+}
+
+void Attention::run() {
+  if (items_.empty()) return;
+  const int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  const bool few = static_cast<int64_t>(items_.size()) < 2 * threads;
+  few&& threads > 1 && tasks_.size() >= 2 * items_.size() ? run_tasks() : run_items();
 }
 
 }  // namespace
 
 at::Tensor attend(const at::Tensor& q_RHE, std::span<const RowKeys> keys) {
   expect_shape(q_RHE, {static_cast<int64_t>(keys.size()), -1, -1}, "queries");
-  const at::Tensor q = q_RHE.to(at::kFloat).contiguous();
-  const int64_t num_rows = q.size(0), heads = q.size(1), dim = q.size(2);
-  at::Tensor out = at::zeros({num_rows, heads * dim}, at::kFloat);
-  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
-  for (int64_t r = 0; r < num_rows; ++r) {
-    std::vector<Accumulator> acc(heads);
-    for (Accumulator& a : acc) a.value.assign(dim, 0);
-    for (const KeyRange& range : keys[r].ranges) {
-      if (range.begin >= range.end) continue;
-      const at::Tensor k = range.buffer->keys(range.begin, range.end);
-      const at::Tensor v = range.buffer->values(range.begin, range.end);
-      for (int64_t h = 0; h < heads; ++h) {
-        visit(q.const_data_ptr<float>() + (r * heads + h) * dim, k, v, h * k.size(1) / heads, scale,
-              acc[h]);
-      }
-    }
-    float* to = out.mutable_data_ptr<float>() + r * heads * dim;
-    for (int64_t h = 0; h < heads; ++h) {
-      for (int64_t e = 0; e < dim && acc[h].sum > 0; ++e) {
-        to[h * dim + e] = acc[h].value[e] / acc[h].sum;
-      }
-    }
-  }
+  at::Tensor out = at::zeros({q_RHE.size(0), q_RHE.size(1) * q_RHE.size(2)}, at::kFloat);
+  Attention(q_RHE, keys, out.mutable_data_ptr<float>()).run();
   return out;
 }
 

@@ -13,14 +13,16 @@
 
 namespace dflash::nn {
 
-/// Keys and values of one layer of one sequence, grown by doubling. f32 or bf16.
+/// Keys and values of one layer of one sequence, grown by doubling. f32 or bf16, laid out as the
+/// right operands of the kernels' products (kernels/kernels.h): per kv head, keys as tiles of 16
+/// and values as rows (f32) or tiles (bf16) by key.
 class KvBuffer {
  public:
   KvBuffer() = default;
   KvBuffer(int64_t kv_heads, int64_t head_dim, Compute storage);
 
-  /// Stores rows k_RGE, v_RGE (f32, any strides with a dense last dimension) at storage rows
-  /// first.. (overwrites what stood there).
+  /// Stores rows k_RGE, v_RGE (f32, any strides) at storage rows first.. (overwrites what stood
+  /// there).
   void write(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE);
   void reserve(int64_t rows);
 
@@ -28,15 +30,31 @@ class KvBuffer {
   int64_t head_dim() const { return head_dim_; }
   int64_t capacity() const { return capacity_; }
   Compute storage() const { return storage_; }
-  /// Copies of rows [begin, end) as f32 [rows, G, E], for tests and traces; the layout inside is
-  /// the kernels' own.
-  at::Tensor keys(int64_t begin, int64_t end) const;
-  at::Tensor values(int64_t begin, int64_t end) const;
+  /// Copies of rows [begin, end) as f32 [rows, G, E], for tests and traces.
+  at::Tensor keys(int64_t begin, int64_t end) const { return copy(k_, begin, end, true); }
+  at::Tensor values(int64_t begin, int64_t end) const { return copy(v_, begin, end, false); }
+
+  /// For the kernels: capacity is a multiple of kChunk; what was never written is zero.
+  static constexpr int64_t kChunk = 128;
+  int64_t key_depth() const;    // stored elements of a key: E, padded for bf16
+  int64_t value_width() const;  // stored elements of a value: E padded to tiles
+  const void* key_chunk(int64_t kv_head, int64_t first_key) const;
+  const void* value_chunk(int64_t kv_head, int64_t first_key) const;
+  /// Where element e of key `key` of a chunk stands.
+  int64_t key_index(int64_t key, int64_t e) const;
+  int64_t value_index(int64_t key, int64_t e) const;
+  /// A NaN or infinity was written: multiplying it by 0 would not hide it.
+  bool has_non_finite() const { return non_finite_; }
 
  private:
+  at::Tensor copy(const at::Tensor& from, int64_t begin, int64_t end, bool keys) const;
+  template <typename T>
+  void write_rows(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE);
+
   int64_t kv_heads_ = 0, head_dim_ = 0, capacity_ = 0;
   Compute storage_ = Compute::kF32;
-  at::Tensor k_, v_;
+  bool non_finite_ = false;
+  at::Tensor k_, v_;  // [G, capacity * key_depth], [G, capacity * value_width]
 };
 
 /// Rows [begin, end) of one buffer.

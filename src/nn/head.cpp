@@ -5,9 +5,24 @@
 #include <limits>
 
 #include "base/error.h"
-#include "nn/shapes.h"
+#include "nn/parallel_rows.h"
 
 namespace dflash::nn {
+
+namespace {
+
+/// Rows of a table as f32.
+template <typename T>
+void copy_rows(const at::Tensor& table_VD, const int64_t* ids, int64_t count, float* to) {
+  const int64_t width = table_VD.size(1);
+  const T* table = table_VD.const_data_ptr<T>();
+  for (int64_t i = 0; i < count; ++i) {
+    const T* from = table + ids[i] * table_VD.stride(0);
+    for (int64_t d = 0; d < width; ++d) to[i * width + d] = static_cast<float>(from[d]);
+  }
+}
+
+}  // namespace
 
 at::Tensor Table::embed(const at::Tensor& ids) const {
   const int64_t num_rows = weight_VD.size(0), width = weight_VD.size(1);
@@ -20,7 +35,15 @@ at::Tensor Table::embed(const at::Tensor& ids) const {
   }
   std::vector<int64_t> shape = ids.sizes().vec();
   shape.push_back(width);
-  return at::index_select(weight_VD, 0, flat).to(at::kFloat).reshape(shape);
+  at::Tensor rows = at::empty(shape, at::kFloat);
+  float* to = rows.mutable_data_ptr<float>();
+  DF_ASSERT(weight_VD.stride(1) == 1, "table with stride {}", weight_VD.stride(1));
+  if (weight_VD.scalar_type() == at::kBFloat16) {
+    copy_rows<c10::BFloat16>(weight_VD, id, flat.numel(), to);
+  } else {
+    copy_rows<float>(weight_VD, id, flat.numel(), to);
+  }
+  return rows;
 }
 
 at::Tensor Head::logits(const at::Tensor& hidden_RD) const {
@@ -44,11 +67,14 @@ at::Tensor argmax_rows(const at::Tensor& logits_RV) {
   const at::Tensor values = logits_RV.to(at::kFloat).contiguous();
   const int64_t num_rows = values.size(0), width = values.size(1);
   at::Tensor best_R = at::empty({num_rows}, at::kLong);
-  int64_t* best = best_R.mutable_data_ptr<int64_t>();
-  for (int64_t r = 0; r < num_rows; ++r) {
-    const float* row = values.const_data_ptr<float>() + r * width;
-    best[r] = std::max_element(row, row + width) - row;
-  }
+  const auto run = kernels::current().argmax_row;
+  parallel_rows(num_rows, width, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      kernels::Best best{-std::numeric_limits<float>::infinity(), 0};
+      run(values.const_data_ptr<float>() + r * width, width, 0, &best);
+      best_R.mutable_data_ptr<int64_t>()[r] = best.index;
+    }
+  });
   return best_R;
 }
 

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,15 @@ struct RopeConfig {
   std::vector<double> frequency_factors;
 };
 
+class AngleCache;  // cosines and sines by position
+
 class Rope {
  public:
   Rope() = default;
   Rope(const RopeConfig& config, int64_t head_dim);
 
   /// x [..., heads, E] f32, positions int64 with one entry per leading row -> rotated copy.
-  /// Differentiable in x.
+  /// Differentiable in x. Safe to call from several threads.
   at::Tensor apply(const at::Tensor& x, const at::Tensor& positions) const;
 
   const std::vector<double>& inverse_frequencies() const { return inv_freq_; }
@@ -34,6 +37,7 @@ class Rope {
  private:
   RopeConfig config_;
   std::vector<double> inv_freq_;
+  std::shared_ptr<AngleCache> cache_;
 };
 
 }  // namespace dflash::nn

@@ -34,7 +34,8 @@ struct Buffer {
 }  // namespace
 
 void* scratch(int slot, size_t bytes) {
-  thread_local Buffer buffers[8];
+  constexpr int kSlots = 10;  // packed.cpp 0-1, attention.cpp 2-9
+  thread_local Buffer buffers[kSlots];
   Buffer& buffer = buffers[slot];
   if (buffer.size < bytes) {
     std::free(buffer.data);

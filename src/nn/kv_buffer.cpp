@@ -1,0 +1,119 @@
+// Storage of keys and values; the layout is described in attention.h and kernels/kernels.h.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "nn/attention.h"
+#include "nn/kernels/kernels.h"
+#include "nn/shapes.h"
+
+namespace dflash::nn {
+
+using kernels::kStepK;
+using kernels::kTile;
+using kernels::kTileBf16;
+
+KvBuffer::KvBuffer(int64_t kv_heads, int64_t head_dim, Compute storage)
+    : kv_heads_(kv_heads), head_dim_(head_dim), storage_(storage) {
+  DF_ASSERT(kv_heads > 0 && head_dim > 0, "kv_heads={} head_dim={}", kv_heads, head_dim);
+}
+
+int64_t KvBuffer::key_depth() const {
+  return storage_ == Compute::kF32 ? head_dim_ : kernels::round_up(head_dim_, kStepK);
+}
+
+int64_t KvBuffer::value_width() const {
+  return kernels::round_up(head_dim_, kTile);
+}
+
+int64_t KvBuffer::key_index(int64_t key, int64_t e) const {
+  const int64_t tile = key / kTile * kTile * key_depth(), column = key % kTile;
+  if (storage_ == Compute::kF32) return tile + e * kTile + column;
+  return tile + e / kStepK * kTileBf16 + e % kStepK / 2 * 2 * kTile + 2 * column + e % 2;
+}
+
+int64_t KvBuffer::value_index(int64_t key, int64_t e) const {
+  if (storage_ == Compute::kF32) return key * value_width() + e;
+  const int64_t step = key / kStepK * kStepK * value_width(), pair = key % kStepK / 2;
+  return step + e / kTile * kTileBf16 + pair * 2 * kTile + 2 * (e % kTile) + key % 2;
+}
+
+const void* KvBuffer::key_chunk(int64_t kv_head, int64_t first_key) const {
+  const int64_t at = (kv_head * capacity_ + first_key) * key_depth();
+  return static_cast<const char*>(k_.const_data_ptr()) + at * k_.element_size();
+}
+
+const void* KvBuffer::value_chunk(int64_t kv_head, int64_t first_key) const {
+  const int64_t at = (kv_head * capacity_ + first_key) * value_width();
+  return static_cast<const char*>(v_.const_data_ptr()) + at * v_.element_size();
+}
+
+void KvBuffer::reserve(int64_t rows) {
+  if (rows <= capacity_) return;
+  const int64_t grown = kernels::round_up(std::max(rows, 2 * capacity_), kChunk);
+  const auto dtype = storage_ == Compute::kF32 ? at::kFloat : at::kBFloat16;
+  at::Tensor k = at::zeros({kv_heads_, grown * key_depth()}, dtype);
+  at::Tensor v = at::zeros({kv_heads_, grown * value_width()}, dtype);
+  if (capacity_ > 0) {
+    k.narrow(1, 0, k_.size(1)).copy_(k_);
+    v.narrow(1, 0, v_.size(1)).copy_(v_);
+  }
+  k_ = k, v_ = v, capacity_ = grown;
+}
+
+template <typename T>
+void KvBuffer::write_rows(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE) {
+  const float* k = k_RGE.const_data_ptr<float>();
+  const float* v = v_RGE.const_data_ptr<float>();
+  bool finite = true;
+  for (int64_t g = 0; g < kv_heads_; ++g) {
+    T* keys = k_.mutable_data_ptr<T>() + g * k_.size(1);
+    T* values = v_.mutable_data_ptr<T>() + g * v_.size(1);
+    for (int64_t r = 0; r < k_RGE.size(0); ++r) {
+      const float* from_k = k + r * k_RGE.stride(0) + g * k_RGE.stride(1);
+      const float* from_v = v + r * v_RGE.stride(0) + g * v_RGE.stride(1);
+      float zero = 0;  // becomes NaN as soon as one value is not finite
+      for (int64_t e = 0; e < head_dim_; ++e) {
+        keys[key_index(first + r, e)] = static_cast<T>(from_k[e]);
+        values[value_index(first + r, e)] = static_cast<T>(from_v[e]);
+        zero += from_v[e] * 0.0F;
+      }
+      finite = finite && zero == 0;
+    }
+  }
+  non_finite_ = non_finite_ || !finite;
+}
+
+void KvBuffer::write(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE) {
+  expect_shape(k_RGE, {-1, kv_heads_, head_dim_}, "keys");
+  expect_shape(v_RGE, {k_RGE.size(0), kv_heads_, head_dim_}, "values");
+  DF_ASSERT(first >= 0, "first={}", first);
+  reserve(first + k_RGE.size(0));
+  const auto rows = [](const at::Tensor& t) {
+    return t.stride(2) == 1 && t.scalar_type() == at::kFloat ? t : t.to(at::kFloat).contiguous();
+  };
+  const at::Tensor k = rows(k_RGE), v = rows(v_RGE);
+  storage_ == Compute::kF32 ? write_rows<float>(first, k, v)
+                            : write_rows<c10::BFloat16>(first, k, v);
+}
+
+at::Tensor KvBuffer::copy(const at::Tensor& from, int64_t begin, int64_t end, bool keys) const {
+  DF_ASSERT(begin >= 0 && begin <= end && end <= capacity_, "rows {}..{} of {}", begin, end,
+            capacity_);
+  const at::Tensor flat = from.to(at::kFloat);
+  at::Tensor rows = at::empty({end - begin, kv_heads_, head_dim_}, at::kFloat);
+  float* to = rows.mutable_data_ptr<float>();
+  for (int64_t r = begin; r < end; ++r) {
+    for (int64_t g = 0; g < kv_heads_; ++g) {
+      const float* head = flat.const_data_ptr<float>() + g * flat.size(1);
+      for (int64_t e = 0; e < head_dim_; ++e) {
+        *to++ = head[keys ? key_index(r, e) : value_index(r, e)];
+      }
+    }
+  }
+  return rows;
+}
+
+}  // namespace dflash::nn
