@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
+#include "base/rng.h"
 #include "text/support.h"
 
 namespace dflash::text {
@@ -154,6 +157,30 @@ TEST(Folder, DamagedFilesAreErrors) {
   EXPECT_THAT(error_of([&] { empty.load(); }), HasSubstr("not found"));
   write_text(empty.path() / "tokenizer.json", "{\"model\": ");
   EXPECT_THAT(error_of([&] { empty.load(); }), HasSubstr("not valid JSON"));
+}
+
+// Files come from strangers: whatever the damage, the file loads or an Error is thrown.
+TEST(Folder, RandomDamageLoadsOrIsAnError) {
+  const std::string whole = read_text(golden("mini_qwen2") / "tokenizer.json");
+  TempFolder folder;
+  int refused = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    std::string text = whole;
+    for (uint64_t i = 0; i <= uniform_below(3, {seed}); ++i) {
+      text[uniform_below(text.size(), {seed, i, 1})] =
+          static_cast<char>("\"0:,]}{9\\x\xC3"[uniform_below(11, {seed, i, 2})]);
+    }
+    if (seed % 10 == 0) text.resize(uniform_below(text.size(), {seed, 3}));
+    std::ofstream(folder.path() / "tokenizer.json", std::ios::binary) << text;
+    try {
+      const auto tokenizer = folder.load();
+      tokenizer->decode(tokenizer->encode("The quick brown fox 12 e\u0301 <|im_end|>"));
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_LT(refused, 400);
 }
 
 }  // namespace

@@ -80,6 +80,28 @@ TEST(GgufTokenizer, EndsBeginAndTemplate) {
   EXPECT_EQ(Tokenizer::from_gguf(file)->chat_template(), "t");
 }
 
+// A drafter trained on the one form of a model may be served on the other without a warning.
+TEST(GgufTokenizer, FingerprintEqualsThatOfTheFolderForm) {
+  const auto added = [](int64_t id, const char* content, bool special) {
+    return Json{{"id", id}, {"content", content}, {"special", special}, {"normalized", false}};
+  };
+  const Json file = {{"model",
+                      {{"type", "BPE"},
+                       {"vocab", {{"1", 0}, {"2", 1}, {"3", 2}, {"12", 3}, {"123", 4}}},
+                       {"merges", {"1 2", "12 3"}}}},
+                     {"added_tokens", {added(5, "<think>", false), added(6, "<|im_end|>", true)}},
+                     {"pre_tokenizer",
+                      {{"type", "Sequence"},
+                       {"pretokenizers",
+                        {{{"type", "Digits"}, {"individual_digits", true}},
+                         {{"type", "ByteLevel"}, {"add_prefix_space", false}}}}}}};
+  TempFolder folder;
+  folder.put("tokenizer.json", file).put("tokenizer_config.json", {{"chat_template", "t"}});
+  FakeGguf gguf = small_file();
+  gguf.set("tokenizer.chat_template", std::string("t"));
+  EXPECT_EQ(Tokenizer::from_gguf(gguf)->fingerprint(), folder.load()->fingerprint());
+}
+
 TEST(GgufTokenizer, DamagedMetadataIsAnError) {
   EXPECT_THAT(load_error(small_file().set("tokenizer.ggml.model", std::string("llama"))),
               HasSubstr("'llama'"));
