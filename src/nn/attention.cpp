@@ -34,7 +34,7 @@ struct Task {
   int64_t item, range, first_key;
 };
 
-/// What the keys visited so far say: peak and sum per vector, then values [M, width].
+/// What the keys visited so far say, as merge_rows wants it: peaks, sums, values [M, width].
 struct Partial {
   float *peak, *sum, *values;
   static int64_t floats(int64_t vectors, int64_t width) { return vectors * (width + 2); }
@@ -56,7 +56,6 @@ class Attention {
   const void* pack_queries(const Item& item) const;
   void visit(const Task& task, const void* queries, const Partial& to) const;
   const void* visible_values(const Task& task, const KvBuffer& buffer, KeyRange seen) const;
-  void merge(const Item& item, const Partial& from, const Partial& to) const;
   void finish(const Item& item, const Partial& all) const;
   void run_items() const;
   void run_tasks() const;
@@ -73,6 +72,7 @@ class Attention {
   float* out_;
   int64_t heads_, dim_, kv_heads_ = 0, share_ = 0, depth_ = 0, width_ = 0;
   bool f32_ = true;
+  bool small_ = true;  // too little work for a second thread
   std::vector<Item> items_;
   std::vector<Task> tasks_;
   std::vector<int64_t> first_task_;  // of every item, and the end
@@ -228,25 +228,6 @@ void Attention::visit(const Task& task, const void* queries, const Partial& to) 
   run(weighted);
 }
 
-/// Adds a later chunk; a chunk that a vector does not see leaves it as it is.
-void Attention::merge(const Item& item, const Partial& from, const Partial& to) const {
-  for (int64_t m = 0; m < vectors(item); ++m) {
-    if (from.sum[m] == 0) continue;
-    const float* add = from.values + m * width_;
-    float* sum = to.values + m * width_;
-    if (to.sum[m] == 0) {
-      std::copy(add, add + width_, sum);
-      to.peak[m] = from.peak[m], to.sum[m] = from.sum[m];
-      continue;
-    }
-    const float peak = std::max(from.peak[m], to.peak[m]);
-    const float keep = std::exp(to.peak[m] - peak), take = std::exp(from.peak[m] - peak);
-    for (int64_t e = 0; e < width_; ++e) sum[e] = sum[e] * keep + add[e] * take;
-    to.sum[m] = to.sum[m] * keep + from.sum[m] * take;
-    to.peak[m] = peak;
-  }
-}
-
 void Attention::finish(const Item& item, const Partial& all) const {
   for (int64_t m = 0; m < vectors(item); ++m) {
     const int64_t row = item.first_row + m / share_, head = item.kv_head * share_ + m % share_;
@@ -260,8 +241,7 @@ void Attention::finish(const Item& item, const Partial& all) const {
 /// Enough items for every thread: each walks its chunks by itself.
 void Attention::run_items() const {
   const int64_t num_items = static_cast<int64_t>(items_.size());
-  const bool small = tasks_.size() < 4;
-#pragma omp parallel if (!small)
+#pragma omp parallel if (!small_)
   {
     kernels_.enter();
 #pragma omp for schedule(dynamic, 1)
@@ -273,7 +253,7 @@ void Attention::run_items() const {
       std::fill(all.sum, all.sum + vectors(item), 0.0F);
       for (int64_t t = first_task_[i]; t < first_task_[i + 1]; ++t) {
         visit(tasks_[t], queries, part);
-        merge(item, part, all);
+        kernels_.merge_rows(part.peak, all.peak, vectors(item), width_);
       }
       finish(item, all);
     }
@@ -302,7 +282,7 @@ void Attention::run_tasks() const {
     const Partial all = scratch_partial(7, vectors(items_[i]));
     std::fill(all.sum, all.sum + vectors(items_[i]), 0.0F);
     for (int64_t t = first_task_[i]; t < first_task_[i + 1]; ++t) {
-      merge(items_[i], {memory + t * floats, vectors(items_[i])}, all);
+      kernels_.merge_rows(memory + t * floats, all.peak, vectors(items_[i]), width_);
     }
     finish(items_[i], all);
   }
@@ -310,7 +290,11 @@ void Attention::run_tasks() const {
 
 void Attention::run() {
   if (items_.empty()) return;
-  const int64_t threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+  constexpr int64_t kWorthAThread = 1 << 19;  // products
+  int64_t work = 0;
+  for (const Task& task : tasks_) work += vectors(items_[task.item]) * kChunk * width_;
+  small_ = omp_in_parallel() || work < kWorthAThread;
+  const int64_t threads = small_ ? 1 : omp_get_max_threads();
   const bool few = static_cast<int64_t>(items_.size()) < 2 * threads;
   few&& threads > 1 && tasks_.size() >= 2 * items_.size() ? run_tasks() : run_items();
 }

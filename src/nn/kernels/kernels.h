@@ -88,6 +88,9 @@ struct Kernels {
   /// In place: exp(score - peak) at [begin, end), 0 elsewhere in [0, width); width % 16 == 0.
   void (*softmax_row)(float* scores, int64_t width, int64_t begin, int64_t end, float* peak,
                       float* sum);
+  /// Softmax parts as [peak [count], sum [count], values [count, width]], width % 16 == 0: adds
+  /// the later part `from` to `to`. A row with sum 0 has seen no key.
+  void (*merge_rows)(const float* from, float* to, int64_t count, int64_t width);
   /// Lowest index of the largest of x[0, n), as first + index, when it beats `best`.
   void (*argmax_row)(const float* x, int64_t n, int64_t first, Best* best);
   void (*norm)(const NormRows& rows);

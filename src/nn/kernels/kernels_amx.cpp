@@ -130,6 +130,7 @@ void two_row_blocks(const Product& p, int64_t row, int64_t tile) {
   TILE_ZERO(2);
   TILE_ZERO(3);
   for (int64_t s = 0; s < p.steps; ++s) {
+    if (row == 0) prefetch_tile(b0), prefetch_tile(b1);
     TILE_LOAD(4, a0);
     TILE_LOAD(6, b0);
     TILE_DOT(0, 4, 6);
@@ -180,6 +181,7 @@ const Kernels kAmxKernels = {.name = "amx",
                              .product_bf16 = product_tiles,
                              .product_f32 = product<F32Weights>,
                              .softmax_row = softmax_row,
+                             .merge_rows = merge_rows,
                              .argmax_row = argmax_row,
                              .norm = norm,
                              .norm_backward = norm_backward,

@@ -48,6 +48,31 @@ void softmax_row(float* scores, int64_t width, int64_t begin, int64_t end, float
   *sum = sum_lanes(total);
 }
 
+void merge_rows(const float* from, float* to, int64_t count, int64_t width) {
+  const float *from_peak = from, *from_sum = from + count, *add = from + 2 * count;
+  float *peak = to, *sum = to + count, *values = to + 2 * count;
+  for (int64_t first = 0; first < count; first += kLanes) {
+    const int64_t left = count - first;
+    const F old_peak = load_some(peak + first, left), new_peak = load_some(from_peak + first, left);
+    const F old_sum = load_some(sum + first, left), new_sum = load_some(from_sum + first, left);
+    // A side without keys has sum 0 and must not touch the other, not even by rounding.
+    const F top = new_sum == 0 ? old_peak : old_sum == 0 ? new_peak : larger(new_peak, old_peak);
+    const F keep = old_sum == 0 ? F{} : exponential(old_peak - top);
+    const F take = new_sum == 0 ? F{} : exponential(new_peak - top);
+    store_some(peak + first, top, left);
+    store_some(sum + first, fma(old_sum, keep, new_sum * take), left);
+    for (int64_t m = 0; m < kLanes && m < left; ++m) {
+      const float* from_row = add + (first + m) * width;
+      float* row = values + (first + m) * width;
+      if (new_sum[m] == 0) continue;
+      for (int64_t e = 0; e < width; e += kLanes) {
+        const F old = old_sum[m] == 0 ? F{} : load(row + e) * keep[m];
+        store(row + e, fma(load(from_row + e), all(take[m]), old));
+      }
+    }
+  }
+}
+
 void argmax_row(const float* x, int64_t n, int64_t first, Best* best) {
   F top = all(kMinusInfinity);
   int64_t i = 0;

@@ -71,9 +71,10 @@ inline float sum_lanes(F v) {
 inline float max_lanes(F v) {
   float part[kLanes];
   store(part, v);
-  float best = part[0];
-  for (int i = 1; i < kLanes; ++i) best = part[i] > best ? part[i] : best;
-  return best;
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) part[i] = part[i] > part[i + width] ? part[i] : part[i + width];
+  }
+  return part[0];
 }
 
 /// e^x to 2 ulp for x <= 88; 0 below -87. Cody-Waite reduction, polynomial of degree 6.
