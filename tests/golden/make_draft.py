@@ -107,6 +107,143 @@ def write_reference():
     (OUT / "curve.json").write_text(json.dumps(curve, indent=1) + "\n")
 
 
+# --- the packages of others: weights, files and numbers are theirs ---
+
+def allow_missing_imports():
+    """Modules that the packages import and this machine lacks become empty stand-ins."""
+    import importlib.abc
+    import importlib.machinery
+    from unittest.mock import MagicMock
+
+    class Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+        roots = {"datasets", "hs_connectors"}
+
+        def find_spec(self, name, path, target=None):
+            if name.split(".")[0] in self.roots:
+                return importlib.machinery.ModuleSpec(name, self, is_package=True)
+            return None
+
+        def create_module(self, spec):
+            module = MagicMock(name=spec.name)
+            module.__path__, module.__spec__ = [], spec
+            return module
+
+        def exec_module(self, module):
+            pass
+
+    sys.meta_path.append(Stub())
+
+
+QWEN3 = dict(num_hidden_layers=2, hidden_size=24, num_attention_heads=4, num_key_value_heads=2,
+             head_dim=8, intermediate_size=40, vocab_size=50, rms_norm_eps=1e-5,
+             rope_theta=10000.0, max_position_embeddings=512, attention_bias=False,
+             tie_word_embeddings=False)
+
+
+def fill(model):
+    spec = ref.Spec(target_hidden=24)
+    weights = ref.random_weights(spec, generator(31))
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    assert not unexpected, unexpected
+    return missing, weights
+
+
+def write_zlab():
+    """Folders that z-lab's class saved itself, and its hidden rows of two blocks."""
+    from dflash.model import DFlashDraftModel, _make_cache
+    from transformers import Qwen3Config
+
+    sliding = dict(layer_types=["sliding_attention", "full_attention"], use_sliding_window=True,
+                   sliding_window=3)
+    variants = {"full": {}, "sliding": sliding,
+                "sliding_bidirectional": sliding | {"is_causal": False}}
+    for name, keys in variants.items():
+        config = Qwen3Config(**QWEN3, **keys, num_target_layers=5, block_size=4,
+                             dflash_config={"target_layer_ids": [1, 3], "mask_token_id": 49})
+        config._attn_implementation = "sdpa"
+        model = DFlashDraftModel(config).float().eval()
+        missing, _ = fill(model)
+        assert not missing, missing
+        folder = OUT / f"zlab_{name}"
+        model.save_pretrained(folder)
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        taps, embed = normal((12, 48), 32), normal((2, 4, 24), 33)
+        rows = []
+        with torch.no_grad():
+            cache = _make_cache(config) if name == "full" else None
+            seen = 0
+            for step, start in enumerate([7, 10]):
+                fresh = taps[seen:start] if cache is not None else taps[:start]
+                positions = torch.arange(start - len(fresh), start + 4)
+                rows.append(model(position_ids=positions[None], noise_embedding=embed[step][None],
+                                  target_hidden=fresh[None], past_key_values=cache,
+                                  use_cache=cache is not None)[0])
+                if cache is not None:
+                    cache.crop(-(cache.get_seq_length() - start))
+                    seen = start
+        save_file({"taps": taps, "embed": embed, "hidden": torch.stack(rows),
+                   "anchors": torch.tensor([7, 10])}, folder / "block.safetensors")
+
+
+def write_speculators():
+    """Logits, losses and gradients of a packed row, anchor-relative windows."""
+    allow_missing_imports()
+    import speculators.models.dflash.core as core
+    from speculators.losses import resolve_loss_config
+    from speculators.config import SpeculatorsConfig, VerifierConfig
+    from speculators.models.dflash import DFlashSpeculatorConfig
+    from speculators.proposals.greedy import GreedyTokenProposalConfig
+    from transformers import Qwen3Config
+
+    row = make_row()
+    anchors = torch.tensor([0, 4, 9, 15, 17, 19])   # every block ends inside its document
+    taps, last = normal((len(row.ids), 48), 41), normal((len(row.ids), 24), 42)
+    table, head = normal((50, 24), 43), normal((50, 24), 44)
+    for name, non_causal in {"causal": False, "bidirectional": True}.items():
+        tl = Qwen3Config(**QWEN3, layer_types=["sliding_attention", "full_attention"],
+                         use_sliding_window=True, sliding_window=2)
+        tl._attn_implementation = "eager"
+        config = DFlashSpeculatorConfig(
+            transformer_layer_config=tl, draft_vocab_size=50, block_size=4,
+            aux_hidden_state_layer_ids=[2, 4], mask_token_id=49,
+            sliding_window_non_causal=non_causal,
+            speculators_config=SpeculatorsConfig(
+                algorithm="dflash", default_proposal_method="greedy",
+                proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=3)],
+                verifier=VerifierConfig(name_or_path=None, architectures=["Qwen3ForCausalLM"])))
+        model = core.DFlashDraftModel(config).float()
+        _, weights = fill(model)
+        with torch.no_grad():
+            model.embed_tokens.weight.copy_(table)
+            model.lm_head.weight.copy_(head)
+            model.verifier_lm_head.weight.copy_(head)
+            model.verifier_norm.weight.fill_(1.0)
+        core.select_anchors = lambda *_: (anchors, torch.ones(len(anchors), dtype=torch.bool))
+        common = dict(hidden_states=taps[None], input_ids=row.ids[None],
+                      loss_mask=row.loss_mask[None], verifier_last_hidden_states=last[None],
+                      document_ids=row.doc[None], position_ids=row.positions()[None],
+                      max_anchors=len(anchors))
+        out = {"weight." + k: v for k, v in weights.items()}
+        out |= {"taps": taps, "last": last, "table": table, "head": head, "ids": row.ids,
+                "doc": row.doc, "loss_mask": row.loss_mask, "anchors": anchors}
+        _, logits, targets, mask, _ = model._backbone_forward(
+            **{k: v for k, v in common.items() if k != "max_anchors"}, max_anchors=len(anchors))
+        out |= {"logits": logits[0].detach(), "teacher_logits": targets[0].detach(),
+                "mask": mask[0].long()}
+        for loss, kind in [("ce", "fixed-exp-decay"), ("kl_div", "fixed-exp-decay"), ("ce", "dpace")]:
+            model.zero_grad()
+            _, value, _ = model(**common, loss_config=resolve_loss_config(loss, "eager"), gamma=4.0,
+                                per_position_loss_weight=kind, dpace_alpha=0.5)
+            key = "dpace" if kind == "dpace" else loss
+            out["loss." + key] = value.detach().reshape(1)
+            if key == "ce":
+                value.backward()
+                for k, p in model.named_parameters():
+                    if p.grad is not None:
+                        out["grad." + k] = p.grad.clone()
+        save_file({k: v.contiguous() for k, v in out.items()}, OUT / f"speculators_{name}.safetensors")
+
+
 if __name__ == "__main__":
     OUT.mkdir(exist_ok=True)
     torch.set_num_threads(1)
