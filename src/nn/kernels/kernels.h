@@ -15,15 +15,16 @@
 
 namespace dflash::nn::kernels {
 
+// Internal linkage, as everything that a kernel file could emit with its own instructions.
 constexpr int64_t kTile = 16;       // columns of a tile, rows of a packed block of rows
 constexpr int64_t kStepK = 32;      // k of a bf16 step
 constexpr int64_t kTileBf16 = 512;  // elements of a bf16 tile: kStepK * kTile
 constexpr int64_t kPanel = 4;       // tiles that lie side by side in a packed weight
 
-constexpr int64_t round_up(int64_t value, int64_t step) {
+static inline constexpr int64_t round_up(int64_t value, int64_t step) {
   return (value + step - 1) / step * step;
 }
-constexpr int64_t steps_of(int64_t k) {
+static inline constexpr int64_t steps_of(int64_t k) {
   return (k + kStepK - 1) / kStepK;
 }
 
