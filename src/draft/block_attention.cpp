@@ -7,6 +7,7 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/where.h>
 #include <torch/csrc/autograd/custom_function.h>
 
