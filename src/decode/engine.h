@@ -18,10 +18,10 @@
 namespace dflash::decode {
 
 struct Request {
-  std::vector<int64_t> prompt;
-  Sampling sampling;  // greedy by default
+  std::vector<int64_t> prompt = {};
+  Sampling sampling = {};  // greedy by default
   int64_t max_new_tokens = 256;
-  std::vector<int64_t> stop_ids;  // generation ends after the first of these (it is kept)
+  std::vector<int64_t> stop_ids = {};  // generation ends after the first of these (it is kept)
 };
 
 enum class Finish { kStop, kLength, kContext };
@@ -67,14 +67,15 @@ class Proposer {
 struct EngineOptions {
   int64_t max_batch = 1;       // sequences in one pass; the others wait for a free slot
   int64_t prefill_rows = 512;  // prompt rows in one pass
-  std::function<void(const Commit&)> on_commit;  // streaming; may be empty
+  std::function<void(const Commit&)> on_commit = {};  // streaming; may be empty
   /// Called once when a request is complete (not when should_stop cut it off); may be empty.
-  std::function<void(size_t request, const Result& result)> on_finish;
-  /// Taps of every committed row (prompt included) when capture_taps is not empty: request, first
-  /// position, rows. For capture during generation.
-  std::vector<int64_t> capture_taps;
-  std::function<void(size_t request, int64_t first_position, const at::Tensor& taps_RF)> on_taps;
-  std::function<bool()> should_stop;  // polled between passes; may be empty
+  std::function<void(size_t request, const Result& result)> on_finish = {};
+  /// Taps of every committed row (prompt included; the last token has none) when capture_taps is
+  /// not empty: request, first position, rows. For capture during generation.
+  std::vector<int64_t> capture_taps = {};
+  std::function<void(size_t request, int64_t first_position, const at::Tensor& taps_RF)> on_taps =
+      {};
+  std::function<bool()> should_stop = {};  // polled between passes; may be empty
 };
 
 /// Runs all requests; results in the requests' order. Requests cut off by should_stop have fewer

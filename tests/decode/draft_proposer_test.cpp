@@ -1,0 +1,160 @@
+// The drafter as a proposer, on a tiny random Llama: contexts follow the commits (R-DEC-1), texts
+// are the target's own in f32 and bf16 (R-DEC-8), a reduced draft vocabulary maps back.
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "decode/proposers.h"
+#include "target/random.h"
+
+namespace dflash::decode {
+namespace {
+
+draft::DraftSpec tiny_spec(const target::Target& target) {
+  draft::DraftSpec spec;
+  spec.num_layers = 2;
+  spec.hidden_size = target.config().hidden_size;
+  spec.num_heads = 4;
+  spec.num_kv_heads = 2;
+  spec.head_dim = 8;
+  spec.intermediate_size = 48;
+  spec.taps = {0, 1};
+  spec.target_hidden_size = target.config().hidden_size;
+  spec.target_num_layers = target.config().num_layers;
+  spec.rule = {.block_size = 5, .mask_id = 95, .layers = std::vector<block::LayerRule>(2)};
+  spec.vocab_size = target.config().vocab_size;
+  return spec;
+}
+
+std::shared_ptr<const draft::Drafter> drafter_of(const draft::DraftSpec& spec,
+                                                 nn::Compute compute = nn::Compute::kF32) {
+  const auto drafter = draft::Drafter::create(spec, compute, 7);
+  drafter->pack();
+  return drafter;
+}
+
+std::vector<Request> requests_of(int64_t count, double temperature) {
+  std::vector<Request> requests;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t key = static_cast<uint64_t>(i);
+    Request request{.sampling = {.temperature = temperature, .seed = key},
+                    .max_new_tokens = 10 + 7 * i};
+    for (uint64_t t = 0; t < 1 + uniform_below(30, {4, key}); ++t) {
+      request.prompt.push_back(static_cast<int64_t>(uniform_below(90, {6, key, t})));
+    }
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+class WithCompute : public ::testing::TestWithParam<nn::Compute> {};
+
+TEST_P(WithCompute, TextsAreTheTargetsOwn) {
+  const auto target = target::make_random_llama(target::tiny_llama_config(), 3, GetParam());
+  draft::DraftSpec reduced = tiny_spec(*target);
+  for (int64_t id = 0; id < 60; ++id) reduced.draft_ids.push_back(id);
+  draft::DraftSpec anchor_first = tiny_spec(*target);
+  anchor_first.rule.slot_shift = 1;
+  for (const draft::DraftSpec& spec : {tiny_spec(*target), reduced, anchor_first}) {
+    const auto proposer = make_draft_proposer(drafter_of(spec, GetParam()), *target);
+    EXPECT_EQ(proposer->max_proposals(), spec.rule.slot_shift == 1 ? 5 : 4);
+    for (double temperature : {0.0, 1.0}) {
+      const std::vector<Request> requests = requests_of(8, temperature);
+      std::vector<std::vector<int64_t>> expected;
+      for (const Request& request : requests) {
+        expected.push_back(generate(*target, nullptr, {request}).results[0].tokens);
+      }
+      for (int64_t batch : {1, 8}) {
+        const auto run =
+            generate(*target, proposer.get(), requests, {.max_batch = batch, .prefill_rows = 10});
+        for (size_t i = 0; i < requests.size(); ++i) {
+          EXPECT_EQ(run.results[i].tokens, expected[i]) << i << " batch " << batch;
+          EXPECT_GT(run.results[i].counts.proposed(), 0);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WithCompute,
+                         ::testing::Values(nn::Compute::kF32, nn::Compute::kBF16));
+
+/// Forwards to a drafter's proposer and keeps what it proposed by anchor position.
+class Watching final : public Proposer {
+ public:
+  explicit Watching(Proposer& inner) : inner_(inner) {}
+  std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override {
+    auto lists = inner_.propose(sequences);
+    for (size_t i = 0; i < lists.size(); ++i) {
+      EXPECT_LE(static_cast<int64_t>(lists[i].size()), sequences[i].room);
+      if (sequences[i].slot == 0) proposed[sequences[i].ids.size() - 1] = lists[i];
+    }
+    return lists;
+  }
+  void observe(std::span<const Committed> committed, const at::Tensor& taps_RF) override {
+    inner_.observe(committed, taps_RF);
+  }
+  void reset(int64_t slot) override { inner_.reset(slot); }
+  std::vector<int64_t> taps() const override { return inner_.taps(); }
+  int64_t max_proposals() const override { return inner_.max_proposals(); }
+  std::string name() const override { return inner_.name(); }
+
+  std::map<size_t, std::vector<int64_t>> proposed;
+
+ private:
+  Proposer& inner_;
+};
+
+TEST(DraftProposer, DraftsDependOnTheCommittedTextAlone) {
+  // Cold: the whole text so far is one prompt. Warm: the context grew pass by pass. Same drafts.
+  const auto target = target::make_random_llama(target::tiny_llama_config(), 3);
+  const auto proposer = make_draft_proposer(drafter_of(tiny_spec(*target)), *target);
+  Watching warm(*proposer);
+  const Request request{.prompt = {5, 6, 7}, .max_new_tokens = 30};
+  const auto run = generate(*target, &warm, {request});
+  ASSERT_GT(warm.proposed.size(), 3u);
+  std::vector<int64_t> text = request.prompt;
+  text.insert(text.end(), run.results[0].tokens.begin(), run.results[0].tokens.end());
+  for (const auto& [anchor, drafts] : warm.proposed) {
+    Watching cold(*proposer);
+    const int64_t budget = static_cast<int64_t>(text.size() - anchor);
+    const Request again{.prompt = {text.begin(), text.begin() + static_cast<int64_t>(anchor)},
+                        .max_new_tokens = budget};
+    int polls = 0;
+    generate(*target, &cold, {again}, {.should_stop = [&] { return ++polls > 2; }});
+    EXPECT_EQ(cold.proposed[anchor], drafts) << "anchor " << anchor;
+  }
+}
+
+TEST(DraftProposer, ReducedVocabularyProposesTargetIds) {
+  const auto target = target::make_random_llama(target::tiny_llama_config(), 3);
+  draft::DraftSpec spec = tiny_spec(*target);
+  spec.draft_ids = {90, 3, 41};
+  const auto proposer = make_draft_proposer(drafter_of(spec), *target);
+  Watching watching(*proposer);
+  generate(*target, &watching, {{.prompt = {1, 2}, .max_new_tokens = 20}});
+  for (const auto& [anchor, drafts] : watching.proposed) {
+    EXPECT_THAT(drafts, ::testing::Each(::testing::AnyOf(90, 3, 41)));
+  }
+  const nn::Head head = draft_head(*target, spec);
+  const at::Tensor rows_RD = target->table().embed(at::arange(12, at::kLong));
+  const at::Tensor full_RV = target->head().logits(rows_RD);
+  EXPECT_TRUE(at::equal(head.logits(rows_RD), full_RV.index_select(1, head.id_V)));
+}
+
+TEST(DraftProposer, RefusesWhatDoesNotFitTheTarget) {
+  const auto target = target::make_random_llama(target::tiny_llama_config(), 3);
+  const auto refused = [&](auto change) {
+    draft::DraftSpec spec = tiny_spec(*target);
+    change(spec);
+    EXPECT_THROW(make_draft_proposer(drafter_of(spec), *target), Error);
+  };
+  refused([](draft::DraftSpec& spec) { spec.target_hidden_size = 64; });
+  refused([](draft::DraftSpec& spec) { spec.vocab_size = 97; });
+  refused([](draft::DraftSpec& spec) { spec.target_num_layers = 3; });
+}
+
+}  // namespace
+}  // namespace dflash::decode
