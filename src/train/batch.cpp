@@ -62,7 +62,7 @@ Pass make_pass(const FeatureRow& row, std::span<const int64_t> anchors,
 template <typename Word>
 bool any_special(const Word* words, int64_t count, Word exponent) {
   int special = 0;
-#pragma omp parallel for simd schedule(static) reduction(| : special)
+#pragma omp parallel for simd schedule(static) if (count > (1 << 17)) reduction(| : special)
   for (int64_t i = 0; i < count; ++i) special |= (words[i] & exponent) == exponent ? 1 : 0;
   return special != 0;
 }
@@ -176,7 +176,7 @@ at::Tensor noisy_taps(const FeatureRow& row, const NoiseOptions& noise, double s
   float* values = taps.data_ptr<float>();
   const auto first = static_cast<uint64_t>(row.document.front());
   const bool gaussian = noise.kind == NoiseKind::kGaussian;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (taps.numel() > 4096)
   for (int64_t i = 0; i < taps.numel(); ++i) {
     const std::initializer_list<uint64_t> keys = {kNoiseStream, seed, static_cast<uint64_t>(step),
                                                   first, static_cast<uint64_t>(i)};

@@ -1,6 +1,7 @@
 #include "train/optimizer.h"
 
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mm.h>
@@ -19,7 +20,7 @@ double sum_squares(const at::Tensor& tensor) {
   const int64_t count = tensor.numel(), blocks = (count + kNormBlock - 1) / kNormBlock;
   std::vector<double> sums(static_cast<size_t>(blocks));
   const auto& kernels = kernels::row_kernels();
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (blocks > 2)
   for (int64_t b = 0; b < blocks; ++b) {
     sums[b] =
         kernels.sum_squares(data + b * kNormBlock, std::min(kNormBlock, count - b * kNormBlock));
@@ -105,19 +106,19 @@ UpdateResult Optimizer::update(double divisor, double rate_factor) {
     if (!slot.parameter.grad().defined()) {
       slot.parameter.mutable_grad() = at::zeros_like(slot.parameter.detach());
     }
-    slot.parameter.mutable_grad().mul_(factor);
-    if (slot.matrix) update_muon(slot, options_.muon_lr * rate_factor);
+    if (slot.matrix) update_muon(slot, factor, options_.muon_lr * rate_factor);
   }
   update_adamw(factor, options_.lr * rate_factor);
   result.applied = true;
   return result;
 }
 
-void Optimizer::update_muon(Slot& slot, double rate) {
+void Optimizer::update_muon(Slot& slot, double factor, double rate) {
+  const double momentum = options_.muon_momentum;
   const at::Tensor gradient = slot.parameter.grad();
-  slot.first.mul_(options_.muon_momentum).add_(gradient, 1.0 - options_.muon_momentum);
-  const at::Tensor direction =
-      gradient.mul(1.0 - options_.muon_momentum).add_(slot.first, options_.muon_momentum);
+  slot.first.mul_(momentum).add_(gradient, (1.0 - momentum) * factor);
+  // Nesterov's direction over `momentum`, since only its direction counts.
+  const at::Tensor direction = at::add(slot.first, gradient, (1.0 - momentum) * factor / momentum);
   const at::Tensor step = orthogonalise(direction, options_.muon_steps, compute_);
   const double rows = static_cast<double>(slot.parameter.size(0));
   const double scale = std::sqrt(std::max(1.0, rows / static_cast<double>(slot.parameter.size(1))));
@@ -125,7 +126,7 @@ void Optimizer::update_muon(Slot& slot, double rate) {
   slot.parameter.add_(step, -rate * scale);
 }
 
-void Optimizer::update_adamw(double /*factor*/, double rate) {
+void Optimizer::update_adamw(double factor, double rate) {
   std::vector<at::Tensor> parameters, gradients, first, second, steps;
   for (Slot& slot : slots_) {
     if (slot.matrix) continue;
@@ -138,7 +139,7 @@ void Optimizer::update_adamw(double /*factor*/, double rate) {
   if (parameters.empty()) return;
   at::_fused_adamw_(parameters, gradients, first, second, {}, steps, rate, options_.beta1,
                     options_.beta2, options_.weight_decay, options_.eps, /*amsgrad=*/false,
-                    /*maximize=*/false);
+                    /*maximize=*/false, /*grad_scale=*/at::full({}, 1.0 / factor, at::kFloat));
 }
 
 void Optimizer::zero_grad() {

@@ -72,8 +72,9 @@ class Optimizer {
     bool matrix = false;                  // updated by Muon
   };
   double gradient_norm(double divisor) const;
+  /// Both multiply gradients by `factor` (clipping over the step's weights).
   void update_adamw(double factor, double rate);
-  void update_muon(Slot& slot, double rate);
+  void update_muon(Slot& slot, double factor, double rate);
 
   OptimizerOptions options_;
   nn::Compute compute_;

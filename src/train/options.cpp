@@ -47,6 +47,9 @@ void check_options(const TrainOptions& options) {
   at_least("noise scale", options.noise.scale, 0);
   at_least("lr", options.optimizer.lr, 0);
   at_least("muon_lr", options.optimizer.muon_lr, 0);
+  if (!(options.optimizer.muon_momentum > 0 && options.optimizer.muon_momentum < 1)) {
+    fail("train: muon_momentum: expected between 0 and 1, got {}", options.optimizer.muon_momentum);
+  }
   at_least("max_bad_steps", static_cast<double>(options.max_bad_steps), 1);
   if (options.warmup_share > 1) fail("train: warmup_share: expected at most 1");
   if (options.loss.terms.empty()) fail("train: loss: expected at least one term");

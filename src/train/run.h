@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "train/metrics_file.h"
 #include "train/trainer.h"
 
 namespace dflash::train {
@@ -43,19 +44,5 @@ struct RunResult {
 /// and the schedule's length set from it.
 RunResult run_training(Trainer& trainer, const RunOptions& options,
                        const TrainCallbacks& callbacks);
-
-/// metrics.jsonl: one JSON object a line, appended and flushed; opened cut to `last_step`.
-class MetricsFile {
- public:
-  MetricsFile(const std::filesystem::path& path, int64_t last_step);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
-  void write(const Json& line);
-
- private:
-  std::filesystem::path path_;
-  int fd_ = -1;
-};
 
 }  // namespace dflash::train

@@ -20,9 +20,26 @@ struct Vocabulary::Packed {
 namespace {
 
 constexpr int64_t kDefaultChunk = 256;
+constexpr int64_t kSmall = 1 << 15;  // values below which threads cost more than they save
 
 at::ScalarType product_type(nn::Compute compute) {
   return compute == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat;
+}
+
+/// The head's weight. One that was dropped after packing is read back as products with unit rows,
+/// which are exact: every sum has one term.
+at::Tensor weight_of(const nn::Linear& linear, at::ScalarType type) {
+  if (linear.weight.defined()) return linear.weight.detach().to(type).contiguous();
+  const c10::NoGradGuard guard;
+  constexpr int64_t kUnits = 64;
+  at::Tensor weight_DV = at::empty({linear.in_features(), linear.out_features()}, type);
+  for (int64_t first = 0; first < weight_DV.size(0); first += kUnits) {
+    const int64_t count = std::min(kUnits, weight_DV.size(0) - first);
+    at::Tensor units = at::zeros({count, weight_DV.size(0)}, at::kFloat);
+    units.narrow(1, first, count).diagonal().fill_(1.0);
+    weight_DV.narrow(0, first, count).copy_(linear.forward(units));
+  }
+  return weight_DV.t().contiguous();
 }
 
 /// Softmax over rows of `logits_MV` in place (exp unnormalised), statistics into `out` at `first`.
@@ -33,7 +50,7 @@ void softmax_rows(at::Tensor& logits_MV, int64_t num_ids, int64_t first, Vocabul
   float* log_sum = out.log_sum_M.data_ptr<float>() + first;
   float* max = out.max_M.data_ptr<float>() + first;
   int64_t* argmax = out.argmax_M.data_ptr<int64_t>() + first;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (rows * columns > kSmall)
   for (int64_t r = 0; r < rows; ++r) {
     kernels::OnlineRow state;
     float* row = data + r * columns;
@@ -49,13 +66,10 @@ void softmax_rows(at::Tensor& logits_MV, int64_t num_ids, int64_t first, Vocabul
 }  // namespace
 
 Vocabulary::Vocabulary(const nn::Head& head, nn::Compute compute) : compute_(compute) {
-  if (!head.linear.weight.defined()) {
-    fail("the head's unpacked weight is needed for training: load the target without dropping it");
-  }
-  size_ = head.linear.weight.size(0);
-  hidden_ = head.linear.weight.size(1);
+  weight_VD_ = weight_of(head.linear, product_type(compute));
+  size_ = weight_VD_.size(0);
+  hidden_ = weight_VD_.size(1);
   num_ids_ = head.num_ids > 0 && !head.id_V.defined() ? std::min(head.num_ids, size_) : size_;
-  weight_VD_ = head.linear.weight.detach().to(product_type(compute)).contiguous();
   if (head.id_V.defined()) {
     const at::Tensor ids = head.id_V.to(at::kLong).contiguous();
     draft_of_V_ = at::full({ids.max().item<int64_t>() + 1}, -1, at::kLong);

@@ -26,8 +26,8 @@ struct VocabularyMean {
 
 class Vocabulary {
  public:
-  /// `head`: its unpacked weight must be there. Ids >= num_ids never get probability. `compute`
-  /// names the type of the products; sums are f32.
+  /// Ids >= num_ids of `head` never get probability. `compute` names the type of the products; sums
+  /// are f32. Keeps its own copy of the weight where type or layout differ.
   Vocabulary(const nn::Head& head, nn::Compute compute);
   ~Vocabulary();
 
