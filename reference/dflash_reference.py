@@ -123,7 +123,8 @@ def random_weights(spec, generator):
                    p + "self_attn.q_proj.weight": (q, d), p + "self_attn.k_proj.weight": (kv, d),
                    p + "self_attn.v_proj.weight": (kv, d), p + "self_attn.o_proj.weight": (d, q),
                    p + "self_attn.q_norm.weight": (e,), p + "self_attn.k_norm.weight": (e,),
-                   p + "mlp.gate_proj.weight": (spec.mlp, d), p + "mlp.up_proj.weight": (spec.mlp, d),
+                   p + "mlp.gate_proj.weight": (spec.mlp, d),
+                   p + "mlp.up_proj.weight": (spec.mlp, d),
                    p + "mlp.down_proj.weight": (d, spec.mlp)}
     weights = {}
     for name, shape in shapes.items():
@@ -147,7 +148,8 @@ def forward(spec, weights, row, anchors, taps, table):
             return (x @ w[p + f"self_attn.{name}_proj.weight"].T).view(len(x), -1, spec.head_dim)
 
         x = rms(h, w[p + "input_layernorm.weight"], spec.eps)
-        q = rope(rms(heads(x, "q"), w[p + "self_attn.q_norm.weight"], spec.eps), pos_block, spec.theta)
+        q = rms(heads(x, "q"), w[p + "self_attn.q_norm.weight"], spec.eps)
+        q = rope(q, pos_block, spec.theta)
         both, pos = torch.cat([c, x]), torch.cat([pos_context, pos_block])
         k = rope(rms(heads(both, "k"), w[p + "self_attn.k_norm.weight"], spec.eps), pos, spec.theta)
         v = heads(both, "v")

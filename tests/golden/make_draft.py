@@ -60,7 +60,8 @@ def shared():
 def run_case(spec, row, data, dtype=torch.float64):
     weights = {k[7:]: v.to(dtype).requires_grad_(True)
                for k, v in data.items() if k.startswith("weight.")}
-    hidden = ref.forward(spec, weights, row, ANCHORS, data["taps"].to(dtype), data["table"].to(dtype))
+    hidden = ref.forward(spec, weights, row, ANCHORS, data["taps"].to(dtype),
+                         data["table"].to(dtype))
     head = ref.head_rows(spec, data["head"].to(dtype))
     logits = hidden @ head.T
     label_row, weight = ref.labels_and_weights(spec, row, ANCHORS)
@@ -72,11 +73,10 @@ def run_case(spec, row, data, dtype=torch.float64):
     teacher_logits = data["teacher"].to(dtype)[teacher_row] @ head.T
     trained = (weight > 0).to(dtype)
     pace = ref.dpace_weights((-ce).exp(), trained)
-    out = {"logits": logits.detach(), "weight": weight, "label": labels,
-           "losses": torch.stack([loss.detach(),
-                                  ref.weighted_mean(ref.kl(logits, teacher_logits), weight).detach(),
-                                  ref.weighted_mean(ce, pace).detach()]),
-           "dpace": pace}
+    soft = ref.weighted_mean(ref.kl(logits, teacher_logits), weight)
+    paced = ref.weighted_mean(ce, pace)
+    out = {"logits": logits.detach(), "weight": weight, "label": labels, "dpace": pace,
+           "losses": torch.stack([loss, soft, paced]).detach()}
     return out, {"grad." + k: v.grad.float() for k, v in weights.items()}
 
 
@@ -97,7 +97,8 @@ def write_reference():
     def loss_of(weights):
         hidden = ref.forward(spec, weights, row, ANCHORS, data["taps"].double(),
                              data["table"].double())
-        return ref.weighted_mean(ref.cross_entropy(hidden @ data["head"].double().T, labels), weight)
+        ce = ref.cross_entropy(hidden @ data["head"].double().T, labels)
+        return ref.weighted_mean(ce, weight)
 
     weights = {k[7:]: v.double() for k, v in data.items() if k.startswith("weight.")}
     curve = {"adamw": ref.train_curve(loss_of, weights, 10, "adamw", 6e-3),
@@ -230,10 +231,11 @@ def write_speculators():
             **{k: v for k, v in common.items() if k != "max_anchors"}, max_anchors=len(anchors))
         out |= {"logits": logits[0].detach(), "teacher_logits": targets[0].detach(),
                 "mask": mask[0].long()}
-        for loss, kind in [("ce", "fixed-exp-decay"), ("kl_div", "fixed-exp-decay"), ("ce", "dpace")]:
+        decay = "fixed-exp-decay"
+        for loss, kind in [("ce", decay), ("kl_div", decay), ("ce", "dpace")]:
             model.zero_grad()
-            _, value, _ = model(**common, loss_config=resolve_loss_config(loss, "eager"), gamma=4.0,
-                                per_position_loss_weight=kind, dpace_alpha=0.5)
+            _, value, _ = model(**common, loss_config=resolve_loss_config(loss, "eager"),
+                                gamma=4.0, per_position_loss_weight=kind, dpace_alpha=0.5)
             key = "dpace" if kind == "dpace" else loss
             out["loss." + key] = value.detach().reshape(1)
             if key == "ce":
@@ -241,7 +243,8 @@ def write_speculators():
                 for k, p in model.named_parameters():
                     if p.grad is not None:
                         out["grad." + k] = p.grad.clone()
-        save_file({k: v.contiguous() for k, v in out.items()}, OUT / f"speculators_{name}.safetensors")
+        save_file({k: v.contiguous() for k, v in out.items()},
+                  OUT / f"speculators_{name}.safetensors")
 
 
 if __name__ == "__main__":
