@@ -25,7 +25,8 @@ fake::TestProposer constant_drafts(std::vector<int64_t> drafts, int64_t max_prop
   return {"constant", max_proposals, [drafts](const auto&, int64_t) { return drafts; }};
 }
 
-TEST(Engine, BookkeepingOfOneBlock) {  // R-DEC-1
+// R-DEC-1
+TEST(Engine, BookkeepingOfOneBlock) {
   fake::FakeTarget target({.vocab = 128},
                           text_by_position({{5, 50}, {6, 10}, {7, 11}, {8, 99}, {9, 42}}));
   target.record = true;
