@@ -13,17 +13,17 @@
 namespace dflash::jobs {
 
 struct NewDrafterOptions {
-  int64_t num_layers = 2;                    // depth of the drafter
-  int64_t block_size = 8;                    // slots with the anchor; proposals are one fewer
-  int64_t num_taps = 5;                      // evenly spread blocks, when `taps` is empty
-  std::vector<int64_t> taps;                 // 0-based blocks whose output feeds fc
-  int64_t mask_id = -1;                      // -1: see resolve_mask_id
-  int64_t draft_vocab = 0;                   // most frequent answer tokens only; 0: all
-  int64_t window = 0;                        // sliding window of every layer; 0: full attention
-  std::string window_bound = "query";        // "query" or "anchor"
-  std::string in_block = "bidirectional";    // "bidirectional" or "causal"
-  uint64_t seed = 1;                         // of the fresh weights
-  bool from_target_layers = false;           // start from copies of the target's last blocks
+  int64_t num_layers = 2;                  // depth of the drafter
+  int64_t block_size = 8;                  // slots with the anchor; proposals are one fewer
+  int64_t num_taps = 5;                    // evenly spread blocks, when `taps` is empty
+  std::vector<int64_t> taps;               // 0-based blocks whose output feeds fc
+  int64_t mask_id = -1;                    // -1: see resolve_mask_id
+  int64_t draft_vocab = 0;                 // most frequent answer tokens only; 0: all
+  int64_t window = 0;                      // sliding window of every layer; 0: full attention
+  std::string window_bound = "query";      // "query" or "anchor"
+  std::string in_block = "bidirectional";  // "bidirectional" or "causal"
+  uint64_t seed = 1;                       // of the fresh weights
+  bool from_target_layers = false;         // start from copies of the target's last blocks
 };
 
 /// The given id, else the first embedding row past the tokenizer, else "<empty_output>" (SmolLM2's
