@@ -1,9 +1,9 @@
 #include "cli/drafters.h"
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "draft/zlab.h"
+#include "train/checkpoint.h"
 
 namespace dflash::cli {
 namespace fs = std::filesystem;
@@ -11,19 +11,6 @@ namespace {
 
 bool is_complete(const fs::path& checkpoint) {
   return fs::exists(checkpoint / "COMPLETE") && fs::is_directory(checkpoint / "model");
-}
-
-/// Name of the newest complete step-* folder; empty when there is none.
-fs::path newest_checkpoint(const fs::path& checkpoints) {
-  fs::path newest;
-  for (const auto& entry : fs::directory_iterator(checkpoints)) {
-    const fs::path path = entry.path();
-    if (path.filename().string().starts_with("step-") && is_complete(path) &&
-        (newest.empty() || newest.filename() < path.filename())) {
-      newest = path;
-    }
-  }
-  return newest;
 }
 
 }  // namespace
@@ -44,15 +31,10 @@ fs::path resolve_drafter(const fs::path& path) {
     fail("not a drafter: {}: expected config.json + model.safetensors, or a run folder",
          path.string());
   }
-  const fs::path best = checkpoints / "best.json";
-  if (fs::exists(best)) {
-    const fs::path named = checkpoints / read_json(best).value("checkpoint", "");
-    if (is_complete(named)) return named / "model";
-    log_warning("{}: the best checkpoint is gone; the newest is taken", path.string());
-  }
-  const fs::path newest = newest_checkpoint(checkpoints);
-  if (newest.empty()) fail("no complete checkpoint in {}", checkpoints.string());
-  return newest / "model";
+  auto found = train::best_checkpoint(checkpoints);
+  if (!found) found = train::latest_checkpoint(checkpoints);
+  if (!found) fail("no complete checkpoint in {}", checkpoints.string());
+  return found->path / "model";
 }
 
 std::shared_ptr<const draft::Drafter> load_drafter(const fs::path& path, const jobs::Model& model) {

@@ -1,0 +1,111 @@
+#include "jobs/training.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/stop.h"
+#include "decode/proposers.h"
+#include "draft/zlab.h"
+
+namespace dflash::jobs {
+namespace {
+
+/// What all parts of a run share while it lasts.
+struct Inputs {
+  data::Dataset dataset;
+  std::shared_ptr<const data::FeatureReader> features;  // null: live
+  std::shared_ptr<draft::Drafter> drafter;
+  std::unique_ptr<train::FeatureSource> source;
+};
+
+void check_features(const data::FeatureInfo& info, const Model& model) {
+  if (info.target_fingerprint == model.target->fingerprint()) return;
+  fail(
+      "features are of another target: fingerprint {:.12}, the target's is {:.12}\n  hint: capture "
+      "again with this target",
+      info.target_fingerprint, model.target->fingerprint());
+}
+
+std::shared_ptr<draft::Drafter> make_drafter(const Model& model, const Inputs& inputs,
+                                             const TrainingOptions& options) {
+  if (!options.init_from.empty()) {
+    auto drafter = draft::load_zlab(options.init_from, model.target->compute());
+    log_info("starting from {}", options.init_from.string());
+    return drafter;
+  }
+  NewDrafterOptions fresh = options.drafter;
+  if (fresh.taps.empty() && inputs.features) fresh.taps = inputs.features->info().taps;
+  return new_drafter(model, new_draft_spec(model, inputs.dataset, fresh), fresh);
+}
+
+Inputs open_inputs(const Model& model, const TrainingOptions& options) {
+  Inputs inputs;
+  inputs.dataset = data::load_dataset(options.dataset);
+  if (!options.features.empty()) {
+    inputs.features = std::make_shared<data::FeatureReader>(options.features);
+    check_features(inputs.features->info(), model);
+  }
+  inputs.drafter = make_drafter(model, inputs, options);
+  const auto& taps = inputs.drafter->spec().taps;
+  if (inputs.features && inputs.features->info().taps != taps) {
+    fail(
+        "taps differ: the features hold {}, the drafter wants {}\n  hint: capture with the "
+        "drafter's taps, or train without --features",
+        fmt::join(inputs.features->info().taps, ","), fmt::join(taps, ","));
+  }
+  inputs.source = inputs.features ? train::file_source(inputs.dataset, inputs.features)
+                                  : train::live_source(inputs.dataset, model.target, taps,
+                                                       options.train.loss.needs_teacher());
+  return inputs;
+}
+
+void log_header(const Model& model, const Inputs& inputs, const train::Trainer& trainer) {
+  const auto& spec = inputs.drafter->spec();
+  const auto vocabulary =
+      spec.draft_ids.empty() ? spec.vocab_size : static_cast<int64_t>(spec.draft_ids.size());
+  log_info("target  {}", describe(*model.target));
+  log_info("drafter {} layers, block {}, taps {}, mask id {}, vocabulary {}", spec.num_layers,
+           spec.rule.block_size, fmt::join(spec.taps, ","), spec.rule.mask_id, vocabulary);
+  log_info("data    {} documents, {} tokens, {} supervised, features {}",
+           inputs.dataset.num_documents(), inputs.dataset.num_tokens(),
+           inputs.dataset.num_supervised(), inputs.features ? "from files" : "live");
+  log_info("loss    {}", train::describe_loss(trainer.options().loss));
+}
+
+}  // namespace
+
+train::RunResult train_drafter(const Model& model, const TrainingOptions& options,
+                               const std::function<Json(const draft::Drafter&)>& validate) {
+  Inputs inputs = open_inputs(model, options);
+  inputs.drafter->set_requires_grad(true);
+  train::Trainer trainer(
+      {.dataset = inputs.dataset,
+       .source = *inputs.source,
+       .drafter = inputs.drafter,
+       .table = model.target->table(),
+       .head = decode::draft_head(*model.target, inputs.drafter->spec()),
+       .final_norm = [&](const at::Tensor& last_RD) { return model.target->final_norm(last_RD); }},
+      options.train);
+  log_header(model, inputs, trainer);
+  std::unique_ptr<Progress> progress;
+  train::TrainCallbacks callbacks;
+  callbacks.validate = validate;
+  callbacks.should_stop = [] { return stop_requested(); };
+  callbacks.on_step = [&](const train::StepMetrics& metrics) {
+    if (!progress) {
+      progress =
+          std::make_unique<Progress>("train", "steps", trainer.total_steps(), metrics.step - 1);
+    }
+    progress->update(metrics.step, fmt::format("loss {:.3f}, expected acceptance {:.2f}",
+                                               metrics.loss, metrics.slots.expected_acceptance()));
+  };
+  const train::RunOptions run{.folder = options.out,
+                              .resume = options.resume,
+                              .config = options.config,
+                              .max_seconds = options.max_seconds};
+  auto result = train::run_training(trainer, run, callbacks);
+  if (progress) progress->finish(fmt::format("{:.0f} anchors/s", result.anchors_per_second));
+  return result;
+}
+
+}  // namespace dflash::jobs
