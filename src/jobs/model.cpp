@@ -28,13 +28,26 @@ Model load_model(const fs::path& path, nn::Compute compute) {
   return {std::move(target), std::move(tokenizer), std::move(chat)};
 }
 
-fs::path assets_folder() {
-  if (const char* given = std::getenv("DFLASH_ASSETS")) return given;
-  if (fs::is_directory("assets")) return "assets";
+namespace {
+
+/// The variable's value, else `name` in the current folder, else in the tree of build/<preset>/.
+fs::path find_folder(const char* variable, const char* name) {
+  if (const char* given = std::getenv(variable)) return given;
+  if (fs::is_directory(name)) return name;
   std::error_code code;
   const fs::path program = fs::read_symlink("/proc/self/exe", code);
-  const fs::path tree = program.parent_path().parent_path().parent_path() / "assets";
-  return fs::is_directory(tree, code) ? tree : fs::path("assets");
+  const fs::path tree = program.parent_path().parent_path().parent_path() / name;
+  return fs::is_directory(tree, code) ? tree : fs::path(name);
+}
+
+}  // namespace
+
+fs::path assets_folder() {
+  return find_folder("DFLASH_ASSETS", "assets");
+}
+
+fs::path prompts_folder() {
+  return find_folder("DFLASH_PROMPTS", "prompts");
 }
 
 fs::path default_target() {

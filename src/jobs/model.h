@@ -28,6 +28,9 @@ std::shared_ptr<const text::Tokenizer> load_tokenizer(const std::filesystem::pat
 /// current folder, or assets/ of the tree that the program was built in.
 std::filesystem::path assets_folder();
 std::filesystem::path default_target();
+/// Folder with the bundled prompts (train.jsonl, heldout.jsonl): $DFLASH_PROMPTS, or prompts/ found
+/// in the same places.
+std::filesystem::path prompts_folder();
 
 /// "llama, 30 blocks, hidden 576, Q4_1 widened to bf16, kernels amx-bf16": for run headers.
 std::string describe(const target::Target& target);

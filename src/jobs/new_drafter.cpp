@@ -72,11 +72,11 @@ draft::DraftSpec new_draft_spec(const Model& model, const data::Dataset& dataset
   spec.rule.mask_id = resolve_mask_id(model, options.mask_id);
   spec.rule.layers.assign(static_cast<size_t>(options.num_layers), layer_rule(options));
   if (options.draft_vocab > 0 && options.draft_vocab < config.vocab_size) {
-    const auto chosen =
-        data::frequent_ids(dataset, options.draft_vocab, model.tokenizer->stop_ids());
+    const auto chosen = data::make_draft_vocab(dataset, options.draft_vocab,
+                                               model.tokenizer->stop_ids(), config.vocab_size);
     spec.draft_ids = chosen.ids;
     log_info("draft vocabulary: {} ids cover {:.2f} % of the answers' tokens", chosen.ids.size(),
-             100.0 * chosen.coverage);
+             100.0 * chosen.coverage());
   }
   draft::check_spec(spec);
   return spec;

@@ -31,7 +31,7 @@ Prompt parse_prompt(const Json& json, int64_t line) {
 std::vector<Prompt> read_prompts(const std::filesystem::path& path, int64_t limit) {
   std::vector<Prompt> prompts;
   std::set<std::string> ids;
-  io::read_jsonl(path, [&](int64_t line, const Json& json) {
+  io::read_jsonl(path, {}, [&](int64_t line, const Json& json) {
     if (limit > 0 && static_cast<int64_t>(prompts.size()) >= limit) return;
     try {
       prompts.push_back(parse_prompt(json, line));
