@@ -1,0 +1,101 @@
+#include "cli/quickstart.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/stop.h"
+#include "data/prepare.h"
+#include "jobs/capture.h"
+#include "jobs/regenerate.h"
+
+namespace dflash::cli {
+namespace {
+
+constexpr int64_t kTaps = 5;
+constexpr int64_t kDraftVocab = 8192;
+constexpr int64_t kSamples = 8;  // answers a prompt at most: one greedy, the others sampled
+
+void stop_here(const std::string& step) {
+  if (!stop_requested()) return;
+  fail("stopped while {}; the same command goes on from here", step);
+}
+
+void heading(int number, const std::string& text) {
+  log_info("\n[{}/5] {}", number, text);
+}
+
+}  // namespace
+
+void make_answers(QuickstartRun& run) {
+  heading(1, "the target answers the bundled prompts");
+  const auto& options = run.options;
+  const auto prompts =
+      jobs::read_prompts(jobs::prompts_folder() / "train.jsonl", options.short_form ? 8 : 0);
+  jobs::RegenerateOptions regenerate;
+  regenerate.out = run.folder / "answers.jsonl";
+  regenerate.max_new_tokens = options.short_form ? 48 : options.max_new_tokens;
+  regenerate.samples = options.short_form ? 1 : kSamples;
+  regenerate.temperature = 0.7;
+  regenerate.batch = 128;
+  regenerate.max_seconds = options.answer_seconds();
+  const auto report = jobs::regenerate(run.model, prompts, regenerate);
+  stop_here("answering");
+  run.summary["answers"] = report.answers + report.resumed;
+  run.summary["answer_tok_s"] = static_cast<double>(report.tokens) / report.seconds;
+  run.summary["answer_seconds"] = report.seconds;
+}
+
+void make_dataset(QuickstartRun& run) {
+  heading(2, "answers become a dataset");
+  data::PrepareOptions options;
+  options.max_tokens = 1024;
+  options.held_out = {jobs::assets_folder() / "HumanEval.jsonl",
+                      jobs::prompts_folder() / "heldout.jsonl"};
+  options.vocab_size = run.model.target->config().vocab_size;
+  const auto prepared =
+      data::prepare({run.folder / "answers.jsonl"}, *run.model.tokenizer, &run.model.chat, options);
+  data::save_dataset(run.folder / "dataset", prepared.dataset);
+  log_info("{}", prepared.report.text());
+  run.summary["answer_tokens"] = prepared.report.supervised;
+  run.summary["documents"] = prepared.report.documents;
+}
+
+void make_features(QuickstartRun& run) {
+  heading(3, "the target's hidden states at every token");
+  jobs::CaptureOptions options;
+  options.out = run.folder / "features";
+  options.taps = target::default_taps(run.model.target->config().num_layers, kTaps);
+  const auto report =
+      jobs::capture(*run.model.target, data::load_dataset(run.folder / "dataset"), options);
+  stop_here("capturing");
+  run.summary["capture_tok_s"] = static_cast<double>(report.tokens) / report.seconds;
+  run.summary["capture_seconds"] = report.seconds;
+}
+
+void make_drafter(QuickstartRun& run) {
+  heading(4, "a drafter is trained on them");
+  jobs::TrainingOptions options;
+  options.dataset = run.folder / "dataset";
+  options.features = run.folder / "features";
+  options.out = run.folder / "run";
+  options.resume = true;
+  options.drafter.num_layers = 2;
+  options.drafter.block_size = 8;
+  options.drafter.draft_vocab = kDraftVocab;
+  options.train.validate_every = 0;
+  if (run.options.short_form) {
+    options.train.total_steps = 20;
+    options.train.anchors_per_step = 64;
+  } else {
+    options.max_seconds = run.options.minutes * 60;
+  }
+  const auto result = jobs::train_drafter(run.model, options, {});
+  if (!result.finished) fail("stopped while training; the same command goes on from here");
+  run.summary["steps"] = result.steps;
+  run.summary["train_minutes"] = result.seconds / 60;
+  run.summary["anchors_per_s"] = result.anchors_per_second;
+  run.summary["anchors"] = result.anchors_per_second * result.seconds;
+  run.summary["drafter"] = (result.last_checkpoint / "model").string();
+}
+
+}  // namespace dflash::cli

@@ -1,0 +1,43 @@
+// The steps of the quickstart: prompts -> answers -> dataset -> features -> drafter -> comparison.
+// Each step's result is a file; a step whose file is there and whole is not done again.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "cli/options.h"
+#include "jobs/training.h"
+
+namespace dflash::cli {
+
+struct QuickstartOptions {
+  TargetOptions target;
+  std::string out = "quickstart";
+  double minutes = 6;         // of training; answers get about as much, the rest is small
+  bool fresh = false;         // remove what an earlier call left
+  bool short_form = false;    // 8 prompts, 20 steps: shows that the way works, not what it reaches
+  int64_t eval_prompts = 24;  // held-out prompts that are timed
+  int64_t humaneval_prompts = 24;
+  int64_t max_new_tokens = 160;
+
+  double answer_seconds() const { return short_form ? 0 : minutes * 60 * 0.6; }
+};
+
+/// Everything a later step needs from an earlier one, and what the summary says.
+struct QuickstartRun {
+  QuickstartOptions options;
+  std::filesystem::path folder;
+  jobs::Model model;
+  Json summary = Json::object();
+};
+
+void make_answers(QuickstartRun& run);
+void make_dataset(QuickstartRun& run);
+void make_features(QuickstartRun& run);
+void make_drafter(QuickstartRun& run);
+void compare(QuickstartRun& run);
+
+/// The closing table.
+std::string summary_text(const Json& summary);
+
+}  // namespace dflash::cli

@@ -1,0 +1,71 @@
+// quickstart: the whole way on the embedded default target, with one summary at the end.
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/timer.h"
+#include "cli/quickstart.h"
+#include "cli/verbs.h"
+
+namespace dflash::cli {
+namespace fs = std::filesystem;
+namespace {
+
+/// The summary of an earlier, finished call; null when there is none.
+Json finished_summary(const fs::path& path) {
+  return fs::exists(path) ? read_json(path) : Json();
+}
+
+}  // namespace
+
+int run_quickstart(int argc, char** argv) {
+  VerbParser parser("quickstart",
+                    "A real target answers prompts, a drafter is trained on the answers, and the "
+                    "same kind of answers come out faster.");
+  QuickstartRun run;
+  auto& options = run.options;
+  bool json = false;
+  auto& app = parser.app();
+  options.target.add(app);
+  app.add_option("--minutes", options.minutes, "of training; steps are set to fit")
+      ->check(CLI::Range(0.1, 10000.0));
+  app.add_option("--out", options.out, "folder of all results");
+  app.add_option("--max-new", options.max_new_tokens, "tokens of an answer");
+  app.add_option("--eval-prompts", options.eval_prompts, "held-out prompts that are timed");
+  app.add_option("--humaneval-prompts", options.humaneval_prompts, "of the 164 problems");
+  app.add_flag("--short", options.short_form, "8 prompts and 20 steps: shows only that it works");
+  app.add_flag("--fresh", options.fresh, "start over: removes what an earlier call left in --out");
+  app.add_flag("--json", json, "the summary as JSON on stdout");
+  if (auto code = parser.parse(argc, argv)) return *code;
+
+  run.folder = options.out;
+  const fs::path summary_path = run.folder / "summary.json";
+  if (options.fresh) fs::remove_all(run.folder);
+  run.summary = finished_summary(summary_path);
+  if (run.summary.is_null()) {
+    Timer timer;
+    run.summary = Json::object();
+    make_folder(run.folder);
+    write_text(run.folder / "config.toml", parser.resolved());
+    run.model = options.target.load();
+    make_answers(run);
+    make_dataset(run);
+    make_features(run);
+    make_drafter(run);
+    compare(run);
+    run.summary["total_minutes"] = timer.seconds() / 60;
+    write_json(summary_path, run.summary);
+  } else {
+    log_info("{} is complete; --fresh starts over", run.folder.string());
+  }
+  if (json) {
+    print_json(run.summary);
+  } else {
+    fmt::print("{}", summary_text(run.summary));
+  }
+  return 0;
+}
+
+}  // namespace dflash::cli
