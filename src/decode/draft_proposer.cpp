@@ -45,26 +45,6 @@ void check_fits(const draft::DraftSpec& spec, const target::Target& target) {
   }
 }
 
-/// Rows `id_V` of the target's head. A frozen head keeps only its packed form, so unit vectors are
-/// sent through it: one times a weight plus zeros is that weight exactly, in every compute type.
-at::Tensor head_rows(const target::Target& target, const at::Tensor& id_V) {
-  const nn::Linear& full = target.head().linear;
-  if (full.weight.defined()) return full.weight.index_select(0, id_V);
-  if (target.config().tied_embeddings) return target.table().weight_VD.index_select(0, id_V);
-  DF_ASSERT(!full.bias.defined(), "a head with a bias");
-  constexpr int64_t kUnitsAtOnce = 64;  // bounds the logits in memory
-  const c10::NoGradGuard no_grad;
-  const int64_t width = full.in_features();
-  std::vector<at::Tensor> columns;
-  for (int64_t first = 0; first < width; first += kUnitsAtOnce) {
-    const int64_t count = std::min(kUnitsAtOnce, width - first);
-    at::Tensor units = at::zeros({count, width}, at::kFloat);
-    units.diagonal(first).fill_(1.0);
-    columns.push_back(full.forward(units).index_select(1, id_V));
-  }
-  return at::cat(columns).t().contiguous();
-}
-
 class DraftProposer final : public Proposer {
  public:
   DraftProposer(std::shared_ptr<const draft::Drafter> drafter, const target::Target& target,
@@ -158,12 +138,13 @@ nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec) 
       fail("drafter: draft vocabulary: expected distinct ids in [0, {}), got {}", full.num_ids, id);
     }
   }
+  DF_ASSERT(full.linear.weight.defined(), "the head's weight was dropped");
   nn::Head head;
   head.id_V = at::tensor(spec.draft_ids, at::kLong);
   head.num_ids = static_cast<int64_t>(spec.draft_ids.size());
-  head.linear = nn::Linear(head_rows(target, head.id_V), {}, full.linear.compute());
+  head.linear =
+      nn::Linear(full.linear.weight.index_select(0, head.id_V), {}, full.linear.compute());
   head.linear.pack();
-  head.linear.drop_unpacked();
   return head;
 }
 

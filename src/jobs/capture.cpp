@@ -113,10 +113,21 @@ std::vector<int64_t> open_documents(const data::Dataset& dataset,
   return open;
 }
 
+/// Whether `out` already holds all features, of this target and these taps.
+bool is_complete(const std::filesystem::path& out, const target::Target& target,
+                 const CaptureOptions& options) {
+  const auto path = out / "features.json";
+  if (!std::filesystem::exists(path) || !read_json(path).value("complete", false)) return false;
+  const auto info = data::FeatureReader(out).info();
+  data::check_features(info, options.taps, target.config().hidden_size, target.fingerprint());
+  return true;
+}
+
 }  // namespace
 
 CaptureReport capture(const target::Target& target, const data::Dataset& dataset,
                       const CaptureOptions& options) {
+  if (is_complete(options.out, target, options)) return {.resumed = dataset.num_documents()};
   data::FeatureWriter writer(options.out, feature_info(target, options));
   const auto open = open_documents(dataset, writer.done());
   CaptureReport report{.resumed = static_cast<int64_t>(writer.done().size())};

@@ -67,8 +67,7 @@ void LlamaTarget::load_tables() {
   norm_D_ = read_f32("norm.weight");
   const at::Tensor head_VD = llama_.tied_embeddings ? table_.weight_VD : read("lm_head.weight");
   head_.linear = nn::Linear(head_VD, {}, compute_);
-  head_.linear.pack();
-  head_.linear.drop_unpacked();
+  head_.linear.pack();  // its plain weight stays: training and reduced draft heads read it
   head_.num_ids = llama_.vocab_size;
 }
 
