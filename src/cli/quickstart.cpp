@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/stop.h"
+#include "base/timer.h"
 #include "data/prepare.h"
 #include "jobs/capture.h"
 #include "jobs/regenerate.h"
@@ -16,18 +17,23 @@ constexpr int64_t kDraftVocab = 8192;
 constexpr int64_t kSamples = 8;  // answers a prompt at most: one greedy, the others sampled
 
 void stop_here(const std::string& step) {
-  if (!stop_requested()) return;
-  fail("stopped while {}; the same command goes on from here", step);
+  if (stop_requested()) fail("stopped in step '{}'; the same command goes on from here", step);
 }
 
-void heading(int number, const std::string& text) {
-  log_info("\n[{}/5] {}", number, text);
+/// Runs a step once: its numbers are kept in progress.json, so that a later call skips it.
+void run_step(QuickstartRun& run, const std::string& name, const std::string& text,
+              void (*step)(QuickstartRun&)) {
+  const bool done = run.summary.contains(name + "_seconds");
+  log_info("\n{}{}", text, done ? ": done before" : "");
+  if (done) return;
+  Timer timer;
+  step(run);
+  stop_here(name);
+  run.summary[name + "_seconds"] = timer.seconds();
+  write_json(run.folder / "progress.json", run.summary);
 }
-
-}  // namespace
 
 void make_answers(QuickstartRun& run) {
-  heading(1, "the target answers the bundled prompts");
   const auto& options = run.options;
   const auto prompts =
       jobs::read_prompts(jobs::prompts_folder() / "train.jsonl", options.short_form ? 8 : 0);
@@ -39,14 +45,11 @@ void make_answers(QuickstartRun& run) {
   regenerate.batch = 128;
   regenerate.max_seconds = options.answer_seconds();
   const auto report = jobs::regenerate(run.model, prompts, regenerate);
-  stop_here("answering");
   run.summary["answers"] = report.answers + report.resumed;
   run.summary["answer_tok_s"] = static_cast<double>(report.tokens) / report.seconds;
-  run.summary["answer_seconds"] = report.seconds;
 }
 
 void make_dataset(QuickstartRun& run) {
-  heading(2, "answers become a dataset");
   data::PrepareOptions options;
   options.max_tokens = 1024;
   options.held_out = {jobs::assets_folder() / "HumanEval.jsonl",
@@ -61,19 +64,15 @@ void make_dataset(QuickstartRun& run) {
 }
 
 void make_features(QuickstartRun& run) {
-  heading(3, "the target's hidden states at every token");
   jobs::CaptureOptions options;
   options.out = run.folder / "features";
   options.taps = target::default_taps(run.model.target->config().num_layers, kTaps);
   const auto report =
       jobs::capture(*run.model.target, data::load_dataset(run.folder / "dataset"), options);
-  stop_here("capturing");
-  run.summary["capture_tok_s"] = static_cast<double>(report.tokens) / report.seconds;
-  run.summary["capture_seconds"] = report.seconds;
+  run.summary["captured_tokens"] = report.tokens;
 }
 
 void make_drafter(QuickstartRun& run) {
-  heading(4, "a drafter is trained on them");
   jobs::TrainingOptions options;
   options.dataset = run.folder / "dataset";
   options.features = run.folder / "features";
@@ -90,7 +89,7 @@ void make_drafter(QuickstartRun& run) {
     options.max_seconds = run.options.minutes * 60;
   }
   const auto result = jobs::train_drafter(run.model, options, {});
-  if (!result.finished) fail("stopped while training; the same command goes on from here");
+  if (!result.finished) return;
   run.summary["steps"] = result.steps;
   run.summary["train_minutes"] = result.seconds / 60;
   run.summary["anchors_per_s"] = result.anchors_per_second;
@@ -98,5 +97,14 @@ void make_drafter(QuickstartRun& run) {
   run.summary["drafter"] = (result.last_checkpoint / "model").string();
 }
 
+}  // namespace
+
+void run_steps(QuickstartRun& run) {
+  run_step(run, "answers", "[1/5] the target answers the bundled prompts", make_answers);
+  run_step(run, "dataset", "[2/5] the answers become a dataset", make_dataset);
+  run_step(run, "features", "[3/5] the target's hidden states at every token", make_features);
+  run_step(run, "train", "[4/5] a drafter is trained on them", make_drafter);
+  run_step(run, "compare", "[5/5] the same answers, plain and with the drafter", compare);
+}
+
 }  // namespace dflash::cli
-namespace dflash::cli { void compare(QuickstartRun&) {} std::string summary_text(const Json& s) { return s.dump(2) + "\n"; } }

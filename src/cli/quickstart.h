@@ -31,10 +31,10 @@ struct QuickstartRun {
   Json summary = Json::object();
 };
 
-void make_answers(QuickstartRun& run);
-void make_dataset(QuickstartRun& run);
-void make_features(QuickstartRun& run);
-void make_drafter(QuickstartRun& run);
+/// All steps that are not done yet. Error when a signal stopped one: the same call goes on there.
+void run_steps(QuickstartRun& run);
+
+/// The last step: held-out prompts and HumanEval, plain, with the drafter, and by prompt lookup.
 void compare(QuickstartRun& run);
 
 /// The closing table.

@@ -4,8 +4,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/progress.h"
-#include "base/timer.h"
 #include "cli/quickstart.h"
 #include "cli/verbs.h"
 
@@ -45,17 +43,17 @@ int run_quickstart(int argc, char** argv) {
   if (options.fresh) fs::remove_all(run.folder);
   run.summary = finished_summary(summary_path);
   if (run.summary.is_null()) {
-    Timer timer;
-    run.summary = Json::object();
     make_folder(run.folder);
+    const fs::path progress = run.folder / "progress.json";
+    run.summary = fs::exists(progress) ? read_json(progress) : Json::object();
     write_text(run.folder / "config.toml", parser.resolved());
     run.model = options.target.load();
-    make_answers(run);
-    make_dataset(run);
-    make_features(run);
-    make_drafter(run);
-    compare(run);
-    run.summary["total_minutes"] = timer.seconds() / 60;
+    run_steps(run);
+    double seconds = 0;
+    for (const auto& [key, value] : run.summary.items()) {
+      if (key.ends_with("_seconds")) seconds += value.get<double>();
+    }
+    run.summary["total_minutes"] = seconds / 60;
     write_json(summary_path, run.summary);
   } else {
     log_info("{} is complete; --fresh starts over", run.folder.string());
