@@ -38,7 +38,7 @@ const eval::ArmReport& arm_named(const eval::Report& report, const std::string& 
 
 void summarise(Json& summary, const eval::Report& report, const std::string& suffix) {
   const auto& drafter = arm_named(report, "drafter");
-  const auto& lookup = arm_named(report, "lookup");
+  const auto& lookup = arm_named(report, "prompt lookup");
   summary["tau_" + suffix] = drafter.counts.tau();
   summary["tau_" + suffix + "_without_loops"] = drafter.without_loops.tau();
   summary["tau_lookup_" + suffix] = lookup.counts.tau();
@@ -50,7 +50,7 @@ void summarise_speed(Json& summary, const eval::Report& report) {
   const auto& drafter = arm_named(report, "drafter");
   summary["plain_tok_s"] = report.plain.speed.decode_rate();
   summary["spec_tok_s"] = drafter.speed.decode_rate();
-  summary["lookup_tok_s"] = arm_named(report, "lookup").speed.decode_rate();
+  summary["lookup_tok_s"] = arm_named(report, "prompt lookup").speed.decode_rate();
   summary["speedup_vs_plain"] = report.speedup(drafter);
   summary["speedup_over_tau"] =
       drafter.counts.tau() > 0 ? report.speedup(drafter) / drafter.counts.tau() : 0;
