@@ -62,7 +62,8 @@ def training_steps(build):
 def machine():
     flags = pathlib.Path("/proc/cpuinfo").read_text().split("flags", 1)[1].splitlines()[0].split()
     return {"processor": platform.processor() or platform.machine(),
-            "isa": [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags],
+            "isa": [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+                    if name in flags],
             "cores": len([line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                           if line.startswith("processor")])}
 

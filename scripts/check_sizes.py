@@ -14,6 +14,7 @@ def functions(lines):
     """(first line, length) of every block that a line with a parameter list opens."""
     start, indent, signature = 0, "", ""
     for number, line in enumerate(lines, 1):
+        line = re.sub(r"\s*//.*$", "", line)
         head = HEAD.match(line)
         if start == 0 and head:
             signature, indent = line, head.group(1)
