@@ -26,6 +26,9 @@ endforeach()
 if(TARGET test_eval)  # the hand-made target is decode's
   target_sources(test_eval PRIVATE "${CMAKE_SOURCE_DIR}/tests/decode/fake_target.cpp")
 endif()
+if(TARGET test_cli)
+  add_dependencies(test_cli dflash-cpp)  # it runs the program
+endif()
 
 foreach(check includes sizes format)
   if(EXISTS "${CMAKE_SOURCE_DIR}/scripts/check_${check}.py")

@@ -1,0 +1,99 @@
+// regenerate: exact ids, batches and resuming change nothing, settings are compared.
+#include "jobs/regenerate.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "jobs/fixtures.h"
+#include "support/temp_folder.h"
+
+namespace dflash::jobs {
+namespace {
+
+using testing::TempFolder;
+
+RegenerateOptions options_for(const TempFolder& folder, int64_t batch) {
+  RegenerateOptions options;
+  options.out = folder / "answers.jsonl";
+  options.max_new_tokens = 12;
+  options.samples = 2;
+  options.batch = batch;
+  return options;
+}
+
+/// Answer line by id.
+std::map<std::string, Json> answers(const std::filesystem::path& path) {
+  std::map<std::string, Json> found;
+  std::istringstream lines(read_text(path));
+  for (std::string line; std::getline(lines, line);) {
+    const Json json = Json::parse(line);
+    found[json["id"]] = json;
+  }
+  return found;
+}
+
+TEST(Regenerate, BatchesGiveTheSameAnswers) {
+  const Model model = tiny_model();
+  TempFolder alone, together;
+  regenerate(model, tiny_prompts(5), options_for(alone, 1));
+  const auto report = regenerate(model, tiny_prompts(5), options_for(together, 8));
+  EXPECT_EQ(report.answers, 10);
+  EXPECT_FALSE(report.stopped);
+  const auto a = answers(alone / "answers.jsonl"), b = answers(together / "answers.jsonl");
+  ASSERT_EQ(a.size(), 10u);
+  EXPECT_EQ(a, b);
+  EXPECT_NE(a.at("p0#0")["answer_ids"], a.at("p0#1")["answer_ids"]) << "sample 1 is drawn";
+}
+
+TEST(Regenerate, GoesOnAfterATornLine) {
+  const Model model = tiny_model();
+  TempFolder whole, torn;
+  regenerate(model, tiny_prompts(4), options_for(whole, 4));
+  const auto path = torn / "answers.jsonl";
+  regenerate(model, tiny_prompts(4), options_for(torn, 4));
+  const std::string text = read_text(path);
+  const size_t second_line = text.find('\n', text.find('\n') + 1);
+  std::filesystem::resize_file(path, second_line + 20);  // two whole answers and a torn one
+  const auto report = regenerate(model, tiny_prompts(4), options_for(torn, 4));
+  EXPECT_EQ(report.resumed, 2);
+  EXPECT_EQ(report.answers, 6);
+  EXPECT_EQ(answers(path), answers(whole / "answers.jsonl"));
+}
+
+TEST(Regenerate, RefusesOtherSettings) {
+  const Model model = tiny_model();
+  TempFolder folder;
+  auto options = options_for(folder, 4);
+  regenerate(model, tiny_prompts(2), options);
+  options.max_new_tokens = 13;
+  const std::string message =
+      testing::error_of<Error>([&] { regenerate(model, tiny_prompts(2), options); });
+  EXPECT_NE(message.find("max_new_tokens"), std::string::npos) << message;
+}
+
+TEST(Regenerate, CutAnswersGetNoEndToken) {
+  const Model model = tiny_model();
+  TempFolder folder;
+  regenerate(model, tiny_prompts(6), options_for(folder, 4));
+  for (const auto& [id, line] : answers(folder / "answers.jsonl")) {
+    const auto ids = line["answer_ids"].get<std::vector<int64_t>>();
+    const int64_t stop = model.tokenizer->stop_ids()[0];
+    EXPECT_EQ(line["finish"] == "stop", ids.back() == stop) << id;
+    if (line["finish"] == "length") {
+      EXPECT_EQ(ids.size(), 12u) << id;
+    }
+  }
+}
+
+TEST(Prompts, BrokenLinesAreNamed) {
+  TempFolder folder;
+  testing::write_file(folder / "p.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
+  const std::string message = testing::error_of<Error>([&] { read_prompts(folder / "p.jsonl"); });
+  EXPECT_NE(message.find("p.jsonl:2"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace dflash::jobs

@@ -1,0 +1,77 @@
+// From folders to a drafter and back: a run that is stopped goes on bit for bit, and the drafter
+// that comes out decodes losslessly.
+#include "jobs/training.h"
+
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "decode/proposers.h"
+#include "draft/zlab.h"
+#include "jobs/fixtures.h"
+#include "support/temp_folder.h"
+
+namespace dflash::jobs {
+namespace {
+
+using testing::TempFolder;
+
+TrainingOptions options_for(const TempFolder& folder, const std::string& run) {
+  TrainingOptions options;
+  options.dataset = folder / "dataset";
+  options.out = folder / run;
+  options.drafter.num_layers = 1;
+  options.drafter.block_size = 4;
+  options.drafter.taps = {0, 1};
+  options.drafter.mask_id = 95;
+  options.train.total_steps = 6;
+  options.train.anchors_per_step = 8;
+  options.train.save_every = 3;
+  options.train.validate_every = 0;
+  return options;
+}
+
+TEST(Training, StoppedRunGoesOnBitForBit) {  // R-CK-1
+  const Model model = tiny_model();
+  TempFolder folder;
+  data::save_dataset(folder / "dataset", tiny_dataset(12));
+  const auto whole = train_drafter(model, options_for(folder, "whole"), {});
+  EXPECT_EQ(whole.steps, 6);
+  auto options = options_for(folder, "parts");
+  const auto all = train_drafter(model, options, {});
+  std::filesystem::remove_all(all.last_checkpoint);  // as if it had been killed after step 3
+  options.resume = true;
+  const auto resumed = train_drafter(model, options, {});
+  EXPECT_EQ(resumed.last.step, 6);
+  const auto a = draft::load_zlab(whole.last_checkpoint / "model", nn::Compute::kF32);
+  const auto b = draft::load_zlab(resumed.last_checkpoint / "model", nn::Compute::kF32);
+  for (const auto& [name, tensor] : a->parameters()) {
+    EXPECT_TRUE(at::equal(tensor, b->parameters().at(name))) << name;
+  }
+}
+
+TEST(Training, DrafterDecodesLosslessly) {
+  const Model model = tiny_model();
+  TempFolder folder;
+  data::save_dataset(folder / "dataset", tiny_dataset(12));
+  const auto result = train_drafter(model, options_for(folder, "run"), {});
+  auto drafter = draft::load_zlab(result.last_checkpoint / "model", nn::Compute::kF32);
+  drafter->pack();
+  const auto proposer = decode::make_draft_proposer(drafter, *model.target);
+  decode::Request request{.prompt = {3, 1, 4, 1, 5}, .max_new_tokens = 40};
+  const auto plain = decode::generate(*model.target, nullptr, {request});
+  const auto drafted = decode::generate(*model.target, proposer.get(), {request});
+  EXPECT_EQ(plain.results[0].tokens, drafted.results[0].tokens);
+  EXPECT_GE(drafted.results[0].counts.tau(), 1.0);
+}
+
+TEST(Training, MaskIdIsResolvedOnceAndChecked) {
+  const Model model = tiny_model();
+  EXPECT_EQ(resolve_mask_id(model, 42), 42);
+  EXPECT_THROW(resolve_mask_id(model, 96), Error) << "past the embedding (R-TOK-6)";
+  EXPECT_THROW(resolve_mask_id(model, 1), Error) << "the end of turn";
+  EXPECT_THROW(resolve_mask_id(model, -1), Error) << "no unused token to be found";
+}
+
+}  // namespace
+}  // namespace dflash::jobs
