@@ -13,6 +13,11 @@
 
 namespace dflash::nn {
 
+/// Half-open range of rows of a pass.
+struct RowRange {
+  int64_t begin = 0, end = 0;
+};
+
 /// Keys and values of one layer of one sequence, grown by doubling. f32 or bf16, laid out as the
 /// right operands of the kernels' products (kernels/kernels.h): per kv head, keys as tiles of 16
 /// and values as rows (f32) or tiles (bf16) by key.
@@ -24,6 +29,9 @@ class KvBuffer {
   /// Stores rows k_RGE, v_RGE (f32, any strides) at storage rows first.. (overwrites what stood
   /// there).
   void write(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE);
+  /// The same for some rows of a pass, without a tensor for them; f32, E contiguous. Different
+  /// buffers may be written by different threads at once.
+  void write(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE, RowRange rows);
   void reserve(int64_t rows);
 
   int64_t kv_heads() const { return kv_heads_; }
@@ -49,7 +57,7 @@ class KvBuffer {
  private:
   at::Tensor copy(const at::Tensor& from, int64_t begin, int64_t end, bool keys) const;
   template <typename T>
-  void write_rows(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE);
+  void write_rows(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE, RowRange rows);
 
   int64_t kv_heads_ = 0, head_dim_ = 0, capacity_ = 0;
   Compute storage_ = Compute::kF32;

@@ -64,14 +64,15 @@ void KvBuffer::reserve(int64_t rows) {
 }
 
 template <typename T>
-void KvBuffer::write_rows(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE) {
-  const float* k = k_RGE.const_data_ptr<float>();
-  const float* v = v_RGE.const_data_ptr<float>();
+void KvBuffer::write_rows(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE,
+                          RowRange rows) {
+  const float* k = k_RGE.const_data_ptr<float>() + rows.begin * k_RGE.stride(0);
+  const float* v = v_RGE.const_data_ptr<float>() + rows.begin * v_RGE.stride(0);
   bool finite = true;
   for (int64_t g = 0; g < kv_heads_; ++g) {
     T* keys = k_.mutable_data_ptr<T>() + g * k_.size(1);
     T* values = v_.mutable_data_ptr<T>() + g * v_.size(1);
-    for (int64_t r = 0; r < k_RGE.size(0); ++r) {
+    for (int64_t r = 0; r < rows.end - rows.begin; ++r) {
       const float* from_k = k + r * k_RGE.stride(0) + g * k_RGE.stride(1);
       const float* from_v = v + r * v_RGE.stride(0) + g * v_RGE.stride(1);
       float zero = 0;  // becomes NaN as soon as one value is not finite
@@ -89,14 +90,19 @@ void KvBuffer::write_rows(int64_t first, const at::Tensor& k_RGE, const at::Tens
 void KvBuffer::write(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE) {
   expect_shape(k_RGE, {-1, kv_heads_, head_dim_}, "keys");
   expect_shape(v_RGE, {k_RGE.size(0), kv_heads_, head_dim_}, "values");
-  DF_ASSERT(first >= 0, "first={}", first);
-  reserve(first + k_RGE.size(0));
   const auto rows = [](const at::Tensor& t) {
     return t.stride(2) == 1 && t.scalar_type() == at::kFloat ? t : t.to(at::kFloat).contiguous();
   };
-  const at::Tensor k = rows(k_RGE), v = rows(v_RGE);
-  storage_ == Compute::kF32 ? write_rows<float>(first, k, v)
-                            : write_rows<c10::BFloat16>(first, k, v);
+  write(first, rows(k_RGE), rows(v_RGE), {0, k_RGE.size(0)});
+}
+
+void KvBuffer::write(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE,
+                     RowRange rows) {
+  DF_ASSERT(first >= 0 && rows.begin >= 0 && rows.end <= k_RGE.size(0), "first={} rows={}..{}",
+            first, rows.begin, rows.end);
+  reserve(first + rows.end - rows.begin);
+  storage_ == Compute::kF32 ? write_rows<float>(first, k_RGE, v_RGE, rows)
+                            : write_rows<c10::BFloat16>(first, k_RGE, v_RGE, rows);
 }
 
 at::Tensor KvBuffer::copy(const at::Tensor& from, int64_t begin, int64_t end, bool keys) const {

@@ -99,20 +99,23 @@ void LlamaTarget::attention(int64_t layer_idx, Pass& pass, at::Tensor& h_RD) con
   const at::Tensor qk_RHE = rope_.apply(qkv_RHE.narrow(1, 0, heads + kv_heads), pass.pos_R);
   const at::Tensor k_RGE = qk_RHE.narrow(1, heads, kv_heads);
   const at::Tensor v_RGE = qkv_RHE.narrow(1, heads + kv_heads, kv_heads);
-  for (const Pass::Part& part : pass.parts) {
+  const auto num_parts = static_cast<int64_t>(pass.parts.size());
+#pragma omp parallel for schedule(dynamic) if (num_parts >= 8)
+  for (int64_t i = 0; i < num_parts; ++i) {
+    const Pass::Part& part = pass.parts[static_cast<size_t>(i)];
     nn::KvBuffer& buffer = part.state->layers[static_cast<size_t>(layer_idx)];
-    buffer.write(part.state->length(), k_RGE.narrow(0, part.first_row, part.num_rows),
-                 v_RGE.narrow(0, part.first_row, part.num_rows));
-    for (int64_t i = 0; i < part.num_rows; ++i) {
-      pass.keys[static_cast<size_t>(part.first_row + i)].ranges[0].buffer = &buffer;
+    const int64_t end_row = part.first_row + part.num_rows;
+    buffer.write(part.state->length(), k_RGE, v_RGE, {part.first_row, end_row});
+    for (int64_t row = part.first_row; row < end_row; ++row) {
+      pass.keys[static_cast<size_t>(row)].ranges[0].buffer = &buffer;
     }
   }
-  h_RD.add_(layer.o.forward(nn::attend(qk_RHE.narrow(1, 0, heads), pass.keys)));
+  layer.o.add_to(nn::attend(qk_RHE.narrow(1, 0, heads), pass.keys), h_RD);
 }
 
 void LlamaTarget::mlp(const Layer& layer, at::Tensor& h_RD) const {
   const at::Tensor x_RD = nn::rms_norm(h_RD, layer.post_norm_D, llama_.rms_norm_eps);
-  h_RD.add_(layer.down.forward(nn::swiglu(layer.gate_up.forward(x_RD))));
+  layer.down.add_to(nn::swiglu(layer.gate_up.forward(x_RD)), h_RD);
 }
 
 Hidden LlamaTarget::forward(const Rows& rows, const ForwardOptions& options) const {
