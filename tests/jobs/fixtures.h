@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "data/word_tokenizer.h"
 #include "jobs/model.h"
 #include "jobs/prompts.h"
