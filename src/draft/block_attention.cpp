@@ -3,11 +3,13 @@
 // blocks. Both parts have their own maximum and sum; they are joined by log-sum-exp.
 #include "draft/block_attention.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/where.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -23,8 +25,6 @@ using torch::autograd::AutogradContext;
 using Tensors = torch::autograd::variable_list;
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-// Stands for the maximum of a row without keys, so that no -inf - -inf arises.
-constexpr double kNoKeys = -1e30;
 
 // [N, K, G*x, E] -> [G, N, K, x, E], blocks in the plan's order.
 at::Tensor gather_heads(const at::Tensor& rows, int64_t kv_heads, const AttentionPlan& plan) {
@@ -44,12 +44,12 @@ at::Tensor scatter_heads(const at::Tensor& rows_GNKxE, const AttentionPlan& plan
 }
 
 void mask_borders(at::Tensor& scores, const AttentionPlan& plan, const AttentionPlan::Tile& tile) {
-  const int64_t width = scores.size(2);
+  const int64_t width = scores.size(1);
   for (const AttentionPlan::Border& border : plan.borders(tile)) {
-    at::Tensor rows = scores.narrow(1, border.row, border.num_rows);
-    if (border.begin > 0) rows.narrow(2, 0, border.begin).fill_(kMinusInfinity);
+    at::Tensor rows = scores.narrow(0, border.row, border.num_rows);
+    if (border.begin > 0) rows.narrow(1, 0, border.begin).fill_(kMinusInfinity);
     if (border.end < width) {
-      rows.narrow(2, border.end, width - border.end).fill_(kMinusInfinity);
+      rows.narrow(1, border.end, width - border.end).fill_(kMinusInfinity);
     }
   }
 }
@@ -66,17 +66,6 @@ struct Views {
   at::Tensor by_block(const at::Tensor& x_GRx) const {
     return x_GRx.reshape({-1, rows_per_block(), x_GRx.size(-1)});
   }
-  at::Tensor rows(const at::Tensor& x_GRx, const AttentionPlan::Tile& tile) const {
-    return x_GRx.narrow(1, tile.first_block * rows_per_block(), tile.num_blocks * rows_per_block());
-  }
-  at::Tensor context(const at::Tensor& x_GTE, const AttentionPlan::Tile& tile) const {
-    return x_GTE.narrow(1, tile.context.begin, tile.context.end - tile.context.begin);
-  }
-  at::Tensor context_scores(const AttentionPlan::Tile& tile) const {
-    at::Tensor scores = at::bmm(rows(q_GRE, tile), context(k_GTE, tile).transpose(1, 2));
-    mask_borders(scores, *plan, tile);
-    return scores;
-  }
   at::Tensor block_scores() const {  // [M, K*r, K]
     at::Tensor scores = at::bmm(by_block(q_GRE), k_MKE.transpose(1, 2));
     if (plan->in_block().defined()) {
@@ -86,8 +75,43 @@ struct Views {
   }
 };
 
-bool has_context(const AttentionPlan::Tile& tile) {
-  return tile.context.end > tile.context.begin;
+// One kv head of one tile: the unit of work of a thread.
+struct Task {
+  const Views& views;
+  const AttentionPlan::Tile& tile;
+  int64_t kv_head;
+
+  at::Tensor rows(const at::Tensor& x_GRx) const {
+    const int64_t r = views.rows_per_block();
+    return x_GRx.select(0, kv_head).narrow(0, tile.first_block * r, tile.num_blocks * r);
+  }
+  at::Tensor context(const at::Tensor& x_TE) const {
+    return x_TE.narrow(0, tile.context.begin, tile.context.end - tile.context.begin);
+  }
+  at::Tensor k() const { return context(views.k_GTE.select(0, kv_head)); }
+  at::Tensor v() const { return context(views.v_GTE.select(0, kv_head)); }
+  at::Tensor scores() const {
+    at::Tensor scores = at::mm(rows(views.q_GRE), k().t());
+    mask_borders(scores, *views.plan, tile);
+    return scores;
+  }
+};
+
+// Runs `work(task, thread)` for every kv head and tile with a context. Threads get fixed runs of
+// tasks, kv head by kv head, so sums per thread depend on the number of threads only.
+template <typename Work>
+void for_each_task(const Views& views, const Work& work) {
+  const auto& tiles = views.plan->tiles();
+  const auto num_tiles = static_cast<int64_t>(tiles.size());
+  at::parallel_for(0, views.k_GTE.size(0) * num_tiles, 1, [&](int64_t begin, int64_t end) {
+    const c10::NoGradGuard no_grad;
+    for (int64_t i = begin; i < end; ++i) {
+      const AttentionPlan::Tile& tile = tiles[i % num_tiles];
+      if (tile.context.end > tile.context.begin) {
+        work(Task{views, tile, i / num_tiles}, at::get_thread_num());
+      }
+    }
+  });
 }
 
 // Output rows and their log-sum-exp, [G, R, E] and [G, R, 1].
@@ -99,17 +123,17 @@ std::pair<at::Tensor, at::Tensor> attend_forward(const Views& views) {
   at::Tensor out = at::bmm(block, views.v_MKE).view_as(views.q_GRE);
   at::Tensor top = block_max.view({views.q_GRE.size(0), -1, 1});  // running maximum
   at::Tensor sum = block_sum.view_as(top);
-  for (const AttentionPlan::Tile& tile : views.plan->tiles()) {
-    if (!has_context(tile)) continue;
-    at::Tensor scores = views.context_scores(tile);
-    at::Tensor tile_top = views.rows(top, tile);
+  for_each_task(views, [&](const Task& task, int /*thread*/) {
+    at::Tensor scores = task.scores();
+    at::Tensor tile_top = task.rows(top);
     const at::Tensor new_top = at::maximum(scores.amax(-1, /*keepdim=*/true), tile_top);
     scores.sub_(new_top).exp_();
     const at::Tensor shrink = (tile_top - new_top).exp_();
-    views.rows(sum, tile).mul_(shrink).add_(scores.sum(-1, /*keepdim=*/true));
-    views.rows(out, tile).mul_(shrink).add_(at::bmm(scores, views.context(views.v_GTE, tile)));
+    task.rows(sum).mul_(shrink).add_(scores.sum(-1, /*keepdim=*/true));
+    at::Tensor tile_out = task.rows(out);
+    tile_out.mul_(shrink).addmm_(scores, task.v());
     tile_top.copy_(new_top);
-  }
+  });
   out.div_(sum);
   return {out, sum.log().add_(top)};
 }
@@ -117,6 +141,38 @@ std::pair<at::Tensor, at::Tensor> attend_forward(const Views& views) {
 struct Gradients {
   at::Tensor q_GRE, k_GTE, v_GTE, k_MKE, v_MKE;
 };
+
+// Tiles of one kv head overlap in the context, so every thread sums its own keys and values.
+void context_gradients(const Views& views, const at::Tensor& lse_GR1, const at::Tensor& delta_GR1,
+                       const at::Tensor& dout_GRE, Gradients& grads) {
+  const int64_t kv_heads = views.k_GTE.size(0);
+  struct Sums {
+    at::Tensor k_TE, v_TE;
+  };
+  std::vector<Sums> sums(static_cast<size_t>(at::get_num_threads() * kv_heads));
+  for_each_task(views, [&](const Task& task, int thread) {
+    Sums& own = sums[thread * kv_heads + task.kv_head];
+    if (!own.k_TE.defined()) {
+      own.k_TE = at::zeros_like(views.k_GTE.select(0, task.kv_head));
+      own.v_TE = at::zeros_like(own.k_TE);
+    }
+    const at::Tensor dout = task.rows(dout_GRE);
+    const at::Tensor weights = task.scores().sub_(task.rows(lse_GR1)).exp_();
+    task.context(own.v_TE).addmm_(weights.t(), dout);
+    at::Tensor dscores = at::mm(dout, task.v().t());
+    dscores.sub_(task.rows(delta_GR1)).mul_(weights);
+    task.context(own.k_TE).addmm_(dscores.t(), task.rows(views.q_GRE));
+    task.rows(grads.q_GRE).addmm_(dscores, task.k());
+  });
+  grads.k_GTE = at::zeros_like(views.k_GTE);
+  grads.v_GTE = at::zeros_like(views.v_GTE);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (!sums[i].k_TE.defined()) continue;
+    const auto kv_head = static_cast<int64_t>(i) % kv_heads;
+    grads.k_GTE.select(0, kv_head).add_(sums[i].k_TE);
+    grads.v_GTE.select(0, kv_head).add_(sums[i].v_TE);
+  }
+}
 
 Gradients attend_backward(const Views& views, const at::Tensor& out_GRE, const at::Tensor& lse_GR1,
                           const at::Tensor& dout_GRE) {
@@ -131,19 +187,7 @@ Gradients attend_backward(const Views& views, const at::Tensor& out_GRE, const a
     grads.k_MKE = at::bmm(dscores.transpose(1, 2), views.by_block(views.q_GRE));
     grads.q_GRE = at::bmm(dscores, views.k_MKE).view_as(views.q_GRE);
   }
-  grads.k_GTE = at::zeros_like(views.k_GTE);
-  grads.v_GTE = at::zeros_like(views.v_GTE);
-  for (const AttentionPlan::Tile& tile : views.plan->tiles()) {
-    if (!has_context(tile)) continue;
-    const at::Tensor dout = views.rows(dout_GRE, tile);
-    const at::Tensor weights = views.context_scores(tile).sub_(views.rows(lse_GR1, tile)).exp_();
-    views.context(grads.v_GTE, tile).add_(at::bmm(weights.transpose(1, 2), dout));
-    at::Tensor dscores = at::bmm(dout, views.context(views.v_GTE, tile).transpose(1, 2));
-    dscores.sub_(views.rows(delta, tile)).mul_(weights);
-    views.context(grads.k_GTE, tile)
-        .add_(at::bmm(dscores.transpose(1, 2), views.rows(views.q_GRE, tile)));
-    views.rows(grads.q_GRE, tile).add_(at::bmm(dscores, views.context(views.k_GTE, tile)));
-  }
+  context_gradients(views, lse_GR1, delta, dout_GRE, grads);
   return grads;
 }
 
