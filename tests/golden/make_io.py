@@ -1,5 +1,6 @@
 """Writes tests/golden/io/: files made by the reference packages (gguf, safetensors, numpy) and the
-floats that the gguf package reads from its block formats. Run by hand: python3 tests/golden/make_io.py
+floats that the gguf package reads from its block formats. Run by hand:
+python3 tests/golden/make_io.py
 """
 
 from pathlib import Path

@@ -44,7 +44,7 @@ IDS = [3, 17, 95, 0, 41, 41, 8, 60, 77, 2, 33, 12, 90, 5, 64, 29, 1, 50, 18, 71,
 
 
 def parameters(changes):
-    """Keywords of LlamaConfig, with the rope in the form that this version of transformers takes."""
+    """Keywords of LlamaConfig, with the rope in the form this version of transformers takes."""
     keys = {**BASE, **changes}
     rope = {"rope_type": "default", **keys.pop("rope_scaling", {})}
     rope["rope_theta"] = keys.pop("rope_theta")
@@ -143,7 +143,8 @@ def tiny():
 
 def permute(rows, heads):
     """Half-split rows of each head to the interleaved order of GGUF's llama architecture."""
-    return rows.reshape(heads, 2, rows.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
+    pairs = rows.reshape(heads, 2, rows.shape[0] // heads // 2, -1)
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
 def gguf_files():
@@ -152,7 +153,8 @@ def gguf_files():
              "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
              "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
              "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
-    names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+    names = {"model.embed_tokens.weight": "token_embd.weight",
+             "model.norm.weight": "output_norm.weight",
              "lm_head.weight": "output.weight"}
     for case in ("gqa", "attention_bias", "llama3_v4", "tied"):
         config = json.loads((OUT / case / "config.json").read_text())
@@ -227,7 +229,8 @@ def smol_model():
              "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
              "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
              "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
-    names = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
+    names = {"token_embd.weight": "model.embed_tokens.weight",
+             "output_norm.weight": "model.norm.weight"}
     tensors = {}
     for tensor in GGUFReader(ASSETS / GGUF).tensors:
         value = torch.tensor(dequantize(tensor.data, tensor.tensor_type))
@@ -259,7 +262,8 @@ def smol():
         rows = [0, len(ids[n]) // 2, len(ids[n]) - 1]
         columns = list(range(0, 576, 9))
         golden[f"ids.{n}"] = torch.tensor(ids[n])
-        golden[f"taps.{n}"] = torch.stack([out[f"hidden.{t + 1}"][rows] for t in taps])[..., columns]
+        tapped = torch.stack([out[f"hidden.{t + 1}"][rows] for t in taps])
+        golden[f"taps.{n}"] = tapped[..., columns]
         golden[f"last.{n}"] = out["hidden.30"][rows][:, columns]
         top = out["logits"][rows].topk(8)
         golden[f"top_ids.{n}"], golden[f"top_logits.{n}"] = top.indices, top.values
