@@ -48,14 +48,14 @@ def training_steps(build):
     """Seconds of one training step, ours and speculators', for both vocabularies and dtypes."""
     rows = {}
     for dtype in ("bf16", "f32"):
-        for vocabulary in (49152, 8192):
-            ours = call([build / "train_bench", "--json", dtype, vocabulary])
-            theirs = peer("speculators_step.py", dtype, vocabulary)
+        for vocabulary in (0, 8192):
+            ours = call([build / "train_bench", f"compute={dtype}", f"draft_vocab={vocabulary}"])
+            theirs = peer("speculators_step.py", "--compute", dtype, "--draft-vocab", vocabulary)
             row = {"ours": ours, "speculators": theirs}
             if ours and theirs:
-                row["ratio"] = theirs["seconds"] / ours["seconds"]
+                row["ratio"] = theirs["median_seconds"] / ours["median_seconds"]
                 row["memory_ratio"] = ours["peak_rss_mb"] / theirs["peak_rss_mb"]
-            rows[f"{dtype}-{vocabulary}"] = row
+            rows[f"{dtype}, {vocabulary or 49152} ids"] = row
     return rows
 
 
@@ -77,9 +77,9 @@ def show(results):
         print(f"  {dtype:<8}{row['ours_tok_s']:>12.1f}"
               + (f"{theirs:>14.1f}{row['ratio']:>8.2f}" if theirs else f"{'-':>14}{'-':>8}"))
     print("\ntraining step, 2 layers, B=8, 64 anchors, T=512, seconds (peak MB)")
-    print(f"  {'dtype-vocabulary':<18}{'dflash-cpp':>18}{'speculators':>18}{'ratio':>8}")
+    print(f"  {'dtype, vocabulary':<18}{'dflash-cpp':>18}{'speculators':>18}{'ratio':>8}")
     for name, row in results["training_step"].items():
-        cells = [f"{side['seconds']:.3f} ({side['peak_rss_mb']:.0f})" if side else "-"
+        cells = [f"{side['median_seconds']:.3f} ({side['peak_rss_mb']:.0f})" if side else "-"
                  for side in (row["ours"], row["speculators"])]
         print(f"  {name:<18}{cells[0]:>18}{cells[1]:>18}{row.get('ratio', 0):>8.2f}")
 
