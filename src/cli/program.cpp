@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/stop.h"
 #include "cli/verbs.h"
 
@@ -41,15 +43,24 @@ const Verb* find_verb(const char* name) {
   return nullptr;
 }
 
+/// What the user can mend (files, values, disk) exits with 1, or with the signal's code when a
+/// signal ended the work; our own mistakes exit with 70.
 int run_guarded(const Verb& verb, int argc, char** argv) {
+  const auto failed = [](const std::exception& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return stop_requested() ? stop_exit_code() : 1;
+  };
   try {
     const int code = verb.run(argc, argv);
     return code == 0 ? stop_exit_code() : code;
   } catch (const Error& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
-    return 1;
+    return failed(e);
+  } catch (const Json::exception& e) {
+    return failed(e);
+  } catch (const std::filesystem::filesystem_error& e) {
+    return failed(e);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
+    fmt::print(stderr, "internal error: {}\n", e.what());
     return 70;
   }
 }
