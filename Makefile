@@ -21,7 +21,7 @@ quickstart: build
 	$(PROGRAM) quickstart --minutes $(MINUTES)
 
 quickstart-short: build
-	$(PROGRAM) quickstart --short --out quickstart-short
+	$(PROGRAM) quickstart --short --fresh --out quickstart-short
 
 test: configure
 	cmake --build $(BUILD)

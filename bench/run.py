@@ -34,7 +34,7 @@ def plain_decoding(build):
     """Tokens a second without a drafter, ours and transformers', in turn."""
     rows = {}
     for dtype in ("bf16", "f32"):
-        ours = [call([build / "dflash-cpp", "generate", PROMPT, "--raw", "--dtype", dtype, "--json",
+        ours = [call([build / "dflash-cpp", "generate", PROMPT, "--dtype", dtype, "--json",
                       "--quiet", "--max-new", NEW_TOKENS]) for _ in range(3)]
         rates = sorted(run["tokens_per_second"] for run in ours if run)
         theirs = peer("transformers_decode.py", MODEL, dtype, NEW_TOKENS, PROMPT)

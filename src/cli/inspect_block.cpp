@@ -90,7 +90,7 @@ int inspect_block(int argc, char** argv) {
   VerbParser parser("inspect block", "Who sees whom in a DFlash block, and what it is trained on.");
   std::vector<int64_t> lengths, anchors;
   std::vector<std::string> supervised, layers = {"full"};
-  block::BlockRule rule{.block_size = 4, .mask_id = 1};
+  block::BlockRule rule{.block_size = 4, .mask_id = 1, .layers = {}};
   bool json = false;
   auto& app = parser.app();
   app.add_option("--docs", lengths, "lengths of the packed documents: 3,2")

@@ -45,6 +45,7 @@ void make_answers(QuickstartRun& run) {
   regenerate.batch = 128;
   regenerate.max_seconds = options.answer_seconds();
   const auto report = jobs::regenerate(run.model, prompts, regenerate);
+  if (report.answers + report.resumed == 0) fail("no answer was finished in the time given");
   run.summary["answers"] = report.answers + report.resumed;
   run.summary["answer_tok_s"] = static_cast<double>(report.tokens) / report.seconds;
 }

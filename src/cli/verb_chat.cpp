@@ -56,6 +56,11 @@ int run_chat(int argc, char** argv) {
     }
     messages.push_back({"user", *line});
     const auto ids = text::encode_prompt(*model.tokenizer, model.chat, messages);
+    if (static_cast<int64_t>(ids.size()) >= model.target->config().max_positions) {
+      fmt::print(stderr, "the conversation has outgrown the target's context; a new one begins\n");
+      restart();
+      continue;
+    }
     const auto generation =
         stream_generation(model, proposer.get(), ids, sampling, {.print = true, .color = color});
     messages.push_back({"assistant", generation.text});

@@ -13,7 +13,11 @@ std::vector<std::filesystem::path> default_held_out() {
   std::vector<std::filesystem::path> found;
   for (const auto& path :
        {jobs::assets_folder() / "HumanEval.jsonl", jobs::prompts_folder() / "heldout.jsonl"}) {
-    if (std::filesystem::exists(path)) found.push_back(path);
+    if (std::filesystem::exists(path)) {
+      found.push_back(path);
+    } else {
+      log_warning("{} is not here: nothing is held out for it", path.string());
+    }
   }
   return found;
 }
@@ -54,7 +58,7 @@ int run_prepare(int argc, char** argv) {
                          ? default_held_out()
                          : std::vector<std::filesystem::path>(held_out.begin(), held_out.end());
   const auto tokenizer = jobs::load_tokenizer(target.resolved_path());
-  const auto chat = text::ChatTemplate::for_tokenizer(*tokenizer);
+  const auto chat = jobs::load_chat(*tokenizer);
   const auto prepared = data::prepare({files.begin(), files.end()}, *tokenizer, &chat, options);
   data::save_dataset(out, prepared.dataset);
   if (json) {
@@ -62,7 +66,6 @@ int run_prepare(int argc, char** argv) {
   } else {
     fmt::print("{}", prepared.report.text());
   }
-  for (const auto& warning : prepared.report.warnings) log_warning("{}", warning);
   log_info("dataset written to {}", out);
   return 0;
 }

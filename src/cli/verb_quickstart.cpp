@@ -16,6 +16,14 @@ Json finished_summary(const fs::path& path) {
   return fs::exists(path) ? read_json(path) : Json();
 }
 
+/// Removes what the quickstart writes, by name: the folder may hold other things.
+void remove_results(const fs::path& folder) {
+  for (const char* name : {"answers.jsonl", "answers.jsonl.json", "dataset", "features", "run",
+                           "eval.json", "progress.json", "summary.json", "config.toml"}) {
+    fs::remove_all(folder / name);
+  }
+}
+
 }  // namespace
 
 int run_quickstart(int argc, char** argv) {
@@ -40,12 +48,23 @@ int run_quickstart(int argc, char** argv) {
 
   run.folder = options.out;
   const fs::path summary_path = run.folder / "summary.json";
-  if (options.fresh) fs::remove_all(run.folder);
+  if (options.fresh) remove_results(run.folder);
   run.summary = finished_summary(summary_path);
   if (run.summary.is_null()) {
     make_folder(run.folder);
     const fs::path progress = run.folder / "progress.json";
     run.summary = fs::exists(progress) ? read_json(progress) : Json::object();
+    const Json wanted = {{"minutes", options.minutes},
+                         {"max_new", options.max_new_tokens},
+                         {"short", options.short_form},
+                         {"target", options.target.path}};
+    if (run.summary.value("options", wanted) != wanted) {
+      fail(
+          "{} was begun with other options: {}\n  hint: the same options go on, --fresh starts "
+          "over, --out takes another folder",
+          run.folder.string(), run.summary["options"].dump());
+    }
+    run.summary["options"] = wanted;
     write_text(run.folder / "config.toml", parser.resolved());
     run.model = options.target.load();
     run_steps(run);
@@ -63,6 +82,7 @@ int run_quickstart(int argc, char** argv) {
   } else {
     fmt::print("{}", summary_text(run.summary));
   }
+  if (!run.summary.value("text_identical", false)) fail("a text differs from plain decoding's");
   return 0;
 }
 

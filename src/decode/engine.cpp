@@ -120,8 +120,9 @@ void Engine::retire() {
 /// Fills free slots with waiting requests; false when nothing is left to do.
 bool Engine::admit() {
   bool any = false;
+  const bool closed = options_.stop_admitting && options_.stop_admitting();
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (!slots_[slot] && next_request_ < requests_.size()) {
+    if (!slots_[slot] && !closed && next_request_ < requests_.size()) {
       const size_t index = next_request_++;
       slots_[slot] =
           std::make_unique<Sequence>(index, requests_[index], target_, run_.results[index]);

@@ -75,7 +75,8 @@ struct EngineOptions {
   std::vector<int64_t> capture_taps = {};
   std::function<void(size_t request, int64_t first_position, const at::Tensor& taps_RF)> on_taps =
       {};
-  std::function<bool()> should_stop = {};  // polled between passes; may be empty
+  std::function<bool()> stop_admitting = {};  // true: waiting requests are not begun any more
+  std::function<bool()> should_stop = {};     // polled between passes; may be empty
 };
 
 /// Runs all requests; results in the requests' order. Requests cut off by should_stop have fewer

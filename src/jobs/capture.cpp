@@ -46,6 +46,7 @@ struct PassResult {
 
 PassResult run_pass(const target::Target& target, const data::Dataset& dataset,
                     const std::vector<int64_t>& documents, const CaptureOptions& options) {
+  const c10::NoGradGuard no_grad;  // the head must take the kernels of decoding
   PassResult result;
   std::vector<int64_t> ids, pos;
   std::vector<std::unique_ptr<target::State>> states;
@@ -87,7 +88,8 @@ int64_t append_documents(data::FeatureShard& shard, const data::Dataset& dataset
   for (size_t d = 0; d < documents.size(); ++d) {
     const int64_t begin = pass.first_row[d], length = pass.first_row[d + 1] - begin;
     const at::Tensor taps = pass.taps_RF.narrow(0, begin, length);
-    if (!taps.sum().isfinite().item<bool>()) {
+    const at::Tensor last = pass.last_RD.narrow(0, begin, length);
+    if (!(taps.sum() + last.sum()).isfinite().item<bool>()) {
       log_warning("document {}: its features are not finite; left out", documents[d]);
       bad += 1;
       continue;
@@ -98,7 +100,7 @@ int64_t append_documents(data::FeatureShard& shard, const data::Dataset& dataset
     shard.argmax.insert(shard.argmax.end(), argmax + begin, argmax + begin + length);
     shard.offsets.push_back(static_cast<int64_t>(shard.ids.size()));
     append_rows(shard.taps, taps, dtype);
-    if (options.keep_last) append_rows(shard.last, pass.last_RD.narrow(0, begin, length), dtype);
+    if (options.keep_last) append_rows(shard.last, last, dtype);
   }
   return bad;
 }
@@ -120,6 +122,13 @@ bool is_complete(const std::filesystem::path& out, const target::Target& target,
   if (!std::filesystem::exists(path) || !read_json(path).value("complete", false)) return false;
   const auto info = data::FeatureReader(out).info();
   data::check_features(info, options.taps, target.config().hidden_size, target.fingerprint());
+  if (options.keep_last && !info.has_last) {
+    fail(
+        "{} is complete, but without the final states that soft losses want\n  hint: choose "
+        "another "
+        "--out",
+        out.string());
+  }
   return true;
 }
 
@@ -134,9 +143,11 @@ CaptureReport capture(const target::Target& target, const data::Dataset& dataset
   const int64_t row_bytes =
       static_cast<int64_t>(options.taps.size() + (options.keep_last ? 1 : 0)) *
       target.config().hidden_size * (options.f32 ? 4 : 2);
-  require_free_space(options.out, static_cast<uint64_t>(dataset.num_tokens() * row_bytes));
+  int64_t open_tokens = 0;
+  for (int64_t d : open) open_tokens += static_cast<int64_t>(dataset.document_ids(d).size());
+  require_free_space(options.out, static_cast<uint64_t>(open_tokens * row_bytes));
   Timer timer;
-  Progress progress("capture", "tokens", dataset.num_tokens());
+  Progress progress("capture", "tokens", open_tokens);
   data::FeatureShard shard;
   size_t cursor = 0;
   while (cursor < open.size() && !stop_requested()) {

@@ -24,6 +24,9 @@ Model load_model(const std::filesystem::path& path, nn::Compute compute);
 /// Only the text side: no weights are read.
 std::shared_ptr<const text::Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
+/// The tokenizer's template; an unknown one is refused only where something is to be rendered.
+text::ChatTemplate load_chat(const text::Tokenizer& tokenizer);
+
 /// Folder with the default target and the HumanEval prompts: $DFLASH_ASSETS, or assets/ in the
 /// current folder, or assets/ of the tree that the program was built in.
 std::filesystem::path assets_folder();

@@ -86,6 +86,10 @@ std::shared_ptr<draft::Drafter> new_drafter(const Model& model, const draft::Dra
                                             const NewDrafterOptions& options) {
   auto drafter = draft::Drafter::create(spec, model.target->compute(), options.seed);
   if (options.from_target_layers) {
+    if (spec.num_layers > model.target->config().num_layers) {
+      fail("--init target-layers: the target has {} blocks, the drafter wants {}",
+           model.target->config().num_layers, spec.num_layers);
+    }
     std::vector<draft::Drafter::NamedTensors> weights;
     for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
       weights.push_back(block_weights(*model.target, layer, spec.num_layers));

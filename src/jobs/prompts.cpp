@@ -3,16 +3,23 @@
 #include <set>
 
 #include "base/error.h"
+#include "io/fingerprint.h"
 #include "io/jsonl.h"
 
 namespace dflash::jobs {
 namespace {
 
-Prompt parse_prompt(const Json& json, int64_t line) {
+/// The id given, else a hash of what is said: a resumed run must know its prompts again, whatever
+/// lines a file gained or lost.
+std::string prompt_id(const Json& json, const std::vector<text::Message>& messages) {
+  if (json.contains("id")) return json["id"].is_string() ? json["id"] : Json(json["id"].dump());
+  io::Fingerprint hash("prompt");
+  for (const auto& message : messages) hash.add(message.role).add(message.content);
+  return hash.hex();
+}
+
+Prompt parse_prompt(const Json& json) {
   Prompt prompt;
-  prompt.id = json.contains("id")
-                  ? (json["id"].is_string() ? json["id"].get<std::string>() : json["id"].dump())
-                  : fmt::format("line-{}", line);
   prompt.kind = json.value("kind", "");
   if (json.contains("messages")) {
     for (const Json& message : json["messages"]) {
@@ -23,6 +30,7 @@ Prompt parse_prompt(const Json& json, int64_t line) {
     prompt.messages.push_back({"user", json.at("prompt").get<std::string>()});
   }
   if (prompt.messages.empty()) fail("no message in it");
+  prompt.id = prompt_id(json, prompt.messages);
   return prompt;
 }
 
@@ -34,7 +42,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path, int64_t limi
   io::read_jsonl(path, {}, [&](int64_t line, const Json& json) {
     if (limit > 0 && static_cast<int64_t>(prompts.size()) >= limit) return;
     try {
-      prompts.push_back(parse_prompt(json, line));
+      prompts.push_back(parse_prompt(json));
     } catch (const std::exception& e) {
       fail(
           "not a prompt: {}:{}: {}\n  hint: a line is {{\"prompt\": \"...\"}} or "

@@ -155,8 +155,9 @@ RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& promp
   Progress progress("regenerate", "answers", static_cast<int64_t>(work.size() + done.size()),
                     report.resumed);
   decode::EngineOptions engine{.max_batch = options.batch};
-  engine.should_stop = [&] {
-    return stop_requested() || (options.max_seconds > 0 && timer.seconds() > options.max_seconds);
+  engine.should_stop = [] { return stop_requested(); };
+  engine.stop_admitting = [&] {  // begun answers are finished, or short ones would be favoured
+    return options.max_seconds > 0 && timer.seconds() > options.max_seconds;
   };
   engine.on_finish = [&](size_t i, const decode::Result& result) {
     file.append(answer_line(model, prompts[work[i].prompt], work[i], requests[i], result));

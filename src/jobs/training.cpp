@@ -26,16 +26,52 @@ void check_features(const data::FeatureInfo& info, const Model& model) {
       info.target_fingerprint, model.target->fingerprint());
 }
 
+/// A given drafter with this target's fingerprints. Error: sizes of another target.
+std::shared_ptr<draft::Drafter> adopt(const Model& model, const std::filesystem::path& folder) {
+  const auto given = draft::load_zlab(folder, model.target->compute());
+  draft::DraftSpec spec = given->spec();
+  const auto& config = model.target->config();
+  if (spec.target_hidden_size != config.hidden_size ||
+      spec.target_num_layers != config.num_layers) {
+    fail("drafter {}: made for a target of {} blocks, hidden {}; this one has {}, {}",
+         folder.string(), spec.target_num_layers, spec.target_hidden_size, config.num_layers,
+         config.hidden_size);
+  }
+  if (spec.target_fingerprint != model.target->fingerprint()) {
+    log_warning("{} was trained for another target; from now on it counts as this one's",
+                folder.string());
+  }
+  spec.target_fingerprint = model.target->fingerprint();
+  spec.tokenizer_fingerprint = model.tokenizer->fingerprint();
+  spec.vocab_size = config.vocab_size;
+  return draft::Drafter::from_weights(spec, model.target->compute(), given->parameters());
+}
+
+/// On resume the drafter is the checkpoint's, whatever the options of a fresh one say now.
 std::shared_ptr<draft::Drafter> make_drafter(const Model& model, const Inputs& inputs,
                                              const TrainingOptions& options) {
+  const auto latest = options.resume ? train::latest_checkpoint(options.out / "checkpoints")
+                                     : std::optional<train::CheckpointEntry>();
+  if (latest) return adopt(model, latest->path / "model");
   if (!options.init_from.empty()) {
-    auto drafter = draft::load_zlab(options.init_from, model.target->compute());
-    log_info("starting from {}", options.init_from.string());
-    return drafter;
+    log_info("starting from {} (its own sizes, taps and rules)", options.init_from.string());
+    return adopt(model, options.init_from);
   }
   NewDrafterOptions fresh = options.drafter;
   if (fresh.taps.empty() && inputs.features) fresh.taps = inputs.features->info().taps;
   return new_drafter(model, new_draft_spec(model, inputs.dataset, fresh), fresh);
+}
+
+/// Documents that capture left out train nothing.
+void drop_absent(data::Dataset& dataset, const data::FeatureReader& features) {
+  int64_t absent = 0;
+  for (int64_t d = 0; d < dataset.num_documents(); ++d) {
+    if (features.has(d)) continue;
+    ++absent;
+    std::fill(dataset.loss_mask.begin() + dataset.offsets[d],
+              dataset.loss_mask.begin() + dataset.offsets[d + 1], uint8_t{0});
+  }
+  if (absent > 0) log_warning("{} documents have no features and train nothing", absent);
 }
 
 Inputs open_inputs(const Model& model, const TrainingOptions& options) {
@@ -44,6 +80,7 @@ Inputs open_inputs(const Model& model, const TrainingOptions& options) {
   if (!options.features.empty()) {
     inputs.features = std::make_shared<data::FeatureReader>(options.features);
     check_features(inputs.features->info(), model);
+    drop_absent(inputs.dataset, *inputs.features);
   }
   inputs.drafter = make_drafter(model, inputs, options);
   const auto& taps = inputs.drafter->spec().taps;
@@ -99,9 +136,15 @@ train::RunResult train_drafter(const Model& model, const TrainingOptions& option
     progress->update(metrics.step, fmt::format("loss {:.3f}, expected acceptance {:.2f}",
                                                metrics.loss, metrics.slots.expected_acceptance()));
   };
+  Json config = options.config;
+  config["target"] = describe(*model.target);
+  config["target_fingerprint"] = model.target->fingerprint();
+  config["dataset"] = options.dataset.string();
+  config["features"] = options.features.string();
+  config["drafter"] = draft::zlab_config(inputs.drafter->spec(), nn::Compute::kF32);
   const train::RunOptions run{.folder = options.out,
                               .resume = options.resume,
-                              .config = options.config,
+                              .config = config,
                               .max_seconds = options.max_seconds};
   auto result = train::run_training(trainer, run, callbacks);
   if (progress) progress->finish(fmt::format("{:.0f} anchors/s", result.anchors_per_second));

@@ -100,6 +100,10 @@ void LlamaTarget::attention(int64_t layer_idx, Pass& pass, at::Tensor& h_RD) con
   const at::Tensor k_RGE = qk_RHE.narrow(1, heads, kv_heads);
   const at::Tensor v_RGE = qkv_RHE.narrow(1, heads + kv_heads, kv_heads);
   const auto num_parts = static_cast<int64_t>(pass.parts.size());
+  for (const Pass::Part& part : pass.parts) {  // may throw, so not among the threads
+    part.state->layers[static_cast<size_t>(layer_idx)].reserve(part.state->length() +
+                                                               part.num_rows);
+  }
 #pragma omp parallel for schedule(dynamic) if (num_parts >= 8)
   for (int64_t i = 0; i < num_parts; ++i) {
     const Pass::Part& part = pass.parts[static_cast<size_t>(i)];

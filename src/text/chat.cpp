@@ -76,6 +76,13 @@ void append(std::string_view text, bool supervised, std::vector<Segment>& segmen
 
 }  // namespace
 
+ChatTemplate ChatTemplate::refusing(std::string why) {
+  ChatTemplate chat;
+  chat.name_ = "none";
+  chat.why_not_ = std::move(why);
+  return chat;
+}
+
 ChatTemplate ChatTemplate::for_tokenizer(const Tokenizer& tokenizer) {
   std::string text = tokenizer.chat_template();
   replace_all("\\n", "\n", text);  // files write the line break in either form
@@ -101,6 +108,7 @@ ChatTemplate ChatTemplate::for_tokenizer(const Tokenizer& tokenizer) {
 
 std::vector<Segment> ChatTemplate::render(const std::vector<Message>& messages,
                                           bool generation_prompt) const {
+  if (!why_not_.empty()) throw Error(why_not_);
   check_roles(messages);
   std::vector<Segment> segments;
   const auto open = [&](std::string_view role) {

@@ -32,6 +32,9 @@ class ChatTemplate {
   /// Error when the tokenizer's template is not one we know.
   static ChatTemplate for_tokenizer(const Tokenizer& tokenizer);
 
+  /// Stands in where there is no known template and none may be needed: render throws `why`.
+  static ChatTemplate refusing(std::string why);
+
   /// Whole conversation. `generation_prompt` appends the opened assistant turn. Error: unknown
   /// role, empty conversation, assistant first.
   std::vector<Segment> render(const std::vector<Message>& messages, bool generation_prompt) const;
@@ -40,6 +43,7 @@ class ChatTemplate {
 
  private:
   std::string name_;
+  std::string why_not_;  // not empty: every rendering is refused with this
   std::string default_system_;
   bool has_default_system_ = false;
 };

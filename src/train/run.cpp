@@ -54,7 +54,7 @@ class Run {
     if (options_.max_seconds > 0 && trainer_.steps_done() == 0) {
       const double rate = trainer_.measure_rate(options_.probe_seconds);
       const double left = std::max(options_.max_seconds - 2 * options_.probe_seconds, 1.0);
-      trainer_.set_total_steps(plan_steps(rate, left, trainer_.options().anchors_per_step));
+      trainer_.set_total_steps(plan_steps(rate, left, trainer_.mean_anchors_per_step()));
       log_info("{:.0f} anchors a second: {} steps fit in {:.0f} s", rate, trainer_.total_steps(),
                options_.max_seconds);
     }

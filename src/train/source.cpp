@@ -45,6 +45,11 @@ class FileSource : public FeatureSource {
     if (has_last()) row.last_TD = at::empty({tokens, features_->info().hidden_size}, type);
     int64_t first = 0;
     for (const auto& piece : pieces) {
+      if (!features_->has(piece.document)) {  // left out by capture; its mask must be empty
+        fill_absent(row, first, piece.length);
+        first += piece.length;
+        continue;
+      }
       const data::DocumentFeatures features =
           features_->get(piece.document, dataset_.document_ids(piece.document));
       copy(features.taps, row.taps_TF.narrow(0, first, piece.length), piece.document);
@@ -65,6 +70,11 @@ class FileSource : public FeatureSource {
   bool has_last() const override { return features_->info().has_last; }
 
  private:
+  static void fill_absent(FeatureRow& row, int64_t first, int64_t length) {
+    row.taps_TF.narrow(0, first, length).zero_();
+    if (row.last_TD.defined()) row.last_TD.narrow(0, first, length).zero_();
+    row.argmax.insert(row.argmax.end(), length, 0);
+  }
   static void copy(std::span<const std::byte> from, const at::Tensor& to, int64_t document) {
     if (from.size() < to.nbytes()) {
       fail("features of document {}: expected {} bytes, got {}", document, to.nbytes(),

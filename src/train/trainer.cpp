@@ -102,7 +102,7 @@ Trainer::Trainer(TrainParts parts, const TrainOptions& options)
   }
   if (options.loss.needs_teacher() && (!parts_.source.has_last() || !parts_.final_norm)) {
     fail(
-        "soft losses need the target's final hidden states\n  hint: capture with --with-last, or "
+        "soft losses need the target's final hidden states\n  hint: capture with --keep-last, or "
         "use the loss ce");
   }
   parts_.drafter->set_requires_grad(true);

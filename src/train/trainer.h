@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <set>
@@ -69,6 +70,10 @@ class Trainer {
   int64_t total_steps() const { return schedule_.total_steps; }
   /// Fixes the length of the schedule; before the first step only.
   void set_total_steps(int64_t steps);
+  /// Anchors of a step on average: whole rows are taken, so more than anchors_per_step.
+  int64_t mean_anchors_per_step() const {
+    return stream_.anchors_per_epoch() / std::max<int64_t>(1, stream_.count_steps(1));
+  }
   /// Anchors per second over about `seconds` of steps, all of whose effects are undone.
   double measure_rate(double seconds);
 
