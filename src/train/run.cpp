@@ -91,7 +91,12 @@ class Run {
     const bool validates =
         callbacks_.validate && (due(step, trainer_.options().validate_every) || last) && !stop;
     double tau = -1;
-    if (validates) tau = validate();
+    try {
+      if (validates) tau = validate();
+    } catch (...) {
+      save(tau);  // the steps since the last checkpoint are not the validation's fault
+      throw;
+    }
     if (validates || last || stop || due(step, trainer_.options().save_every)) save(tau);
   }
 

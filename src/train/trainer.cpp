@@ -211,7 +211,7 @@ StepMetrics Trainer::step() {
     out.grad_norm = result.grad_norm;
     out.applied = result.applied;
     out.loss = sums.loss / sums.weight;
-  } else if (sums.weight > 0) {
+  } else if (sums.weight != 0) {  // NaN too
     out.loss = sums.loss;
   }
   optimizer_.zero_grad();
@@ -219,7 +219,7 @@ StepMetrics Trainer::step() {
   ++step_;
   anchors_done_ += sums.anchors;
   // A step whose documents were all left out has nothing to apply; that is no failure.
-  const bool failed = !out.applied && sums.weight > 0;
+  const bool failed = !out.applied && sums.weight != 0;
   bad_steps_ += failed ? 1 : 0;
   bad_in_a_row_ = failed ? bad_in_a_row_ + 1 : 0;
   out.step = step_;
