@@ -16,7 +16,7 @@ struct QuickstartOptions {
   double minutes = 6;         // of training; answers get about as much, the rest is small
   bool fresh = false;         // remove what an earlier call left
   bool short_form = false;    // 8 prompts, 20 steps: shows that the way works, not what it reaches
-  int64_t eval_prompts = 24;  // held-out prompts that are timed
+  int64_t timed_prompts = 8;  // held-out prompts decoded one at a time, for the speeds
   int64_t humaneval_prompts = 24;
   int64_t max_new_tokens = 160;
 

@@ -39,7 +39,7 @@ int run_quickstart(int argc, char** argv) {
       ->check(CLI::Range(0.1, 10000.0));
   app.add_option("--out", options.out, "folder of all results");
   app.add_option("--max-new", options.max_new_tokens, "tokens of an answer");
-  app.add_option("--eval-prompts", options.eval_prompts, "held-out prompts that are timed");
+  app.add_option("--timed-prompts", options.timed_prompts, "held-out prompts that are timed");
   app.add_option("--humaneval-prompts", options.humaneval_prompts, "of the 164 problems");
   app.add_flag("--short", options.short_form, "8 prompts and 20 steps: shows only that it works");
   app.add_flag("--fresh", options.fresh, "start over: removes what an earlier call left in --out");
