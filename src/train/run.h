@@ -27,7 +27,7 @@ struct RunOptions {
   bool resume = false;           // continue from the newest complete checkpoint, if there is one
   Json config = Json::object();  // the caller's resolved options, for run.json
   double max_seconds = 0;        // 0: no limit; else the schedule is fitted to this time
-  double probe_seconds = 3;      // how long to measure for that
+  double probe_seconds = 6;      // how long to measure for that
 };
 
 struct RunResult {
