@@ -4,7 +4,8 @@
 Its own model, loss and autocast as its trainer runs them (sdpa attention, AdamW or Muon as its
 optimizers module builds them, clip 1.0), on random data. Prints one JSON line.
 
-  python bench/speculators_step.py [--compute bf16|f32] [--draft-vocab 0|8192] [--optimizer adamw|muon]
+  python bench/speculators_step.py [--compute bf16|f32] [--draft-vocab 0|8192]
+                                   [--optimizer adamw|muon]
 """
 import argparse
 import contextlib
@@ -26,9 +27,10 @@ VOCAB, WIDTH, TAPS = 49152, 576, [1, 8, 14, 20, 27]
 class Stubs(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Stands in for packages that speculators imports but a step never calls."""
 
-    NAMES = ("datasets", "accelerate", "openai", "loguru", "eval_type_backport", "deepspeed", "rich",
-             "typer", "vllm", "compressed_tensors", "mlflow", "trackio", "wandb", "tensorboard",
-             "pydantic_settings", "hs_connectors", "psutil", "httpx", "requests", "protobuf", "matplotlib")
+    NAMES = ("datasets", "accelerate", "openai", "loguru", "eval_type_backport", "deepspeed",
+             "rich", "typer", "vllm", "compressed_tensors", "mlflow", "trackio", "wandb",
+             "tensorboard", "pydantic_settings", "hs_connectors", "psutil", "httpx",
+             "requests", "protobuf", "matplotlib")
 
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in self.NAMES:

@@ -57,9 +57,8 @@ at::Tensor Head::logits(const at::Tensor& hidden_RD) const {
 
 at::Tensor Head::argmax(const at::Tensor& hidden_RD) const {
   const int64_t columns = id_V.defined() ? linear.out_features() : num_ids;
-  const bool packed = !c10::GradMode::is_enabled() || !linear.weight.defined();
-  const at::Tensor best_R =
-      packed ? linear.argmax(hidden_RD, columns) : argmax_rows(logits(hidden_RD));
+  const at::Tensor best_R = linear.is_differentiable(hidden_RD) ? argmax_rows(logits(hidden_RD))
+                                                                : linear.argmax(hidden_RD, columns);
   return id_V.defined() ? at::index_select(id_V, 0, best_R) : best_R;
 }
 

@@ -67,6 +67,13 @@ void Linear::drop_unpacked() {
   weight.reset();
 }
 
+bool Linear::is_differentiable(const at::Tensor& x) const {
+  if (!c10::GradMode::is_enabled() || !weight.defined()) return false;
+  const bool wanted =
+      x.requires_grad() || weight.requires_grad() || (bias.defined() && bias.requires_grad());
+  return wanted || packed_ == nullptr || x.scalar_type() == at::kDouble;
+}
+
 const PackedWeight& Linear::packed(const at::Tensor& x) const {
   DF_ASSERT(x.dim() >= 1 && x.size(-1) == in_, "x has {} columns, weight {}", x.size(-1), in_);
   DF_ASSERT(packed_ != nullptr, "product without grad before pack()");
@@ -99,7 +106,7 @@ const float* data_or_null(const at::Tensor& bias) {
 }  // namespace
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  if (c10::GradMode::is_enabled() && weight.defined()) {
+  if (is_differentiable(x)) {
     DF_ASSERT(x.size(-1) == in_, "x has {} columns, weight {}", x.size(-1), in_);
     return differentiable(x, weight, bias, compute_);
   }

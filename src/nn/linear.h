@@ -19,8 +19,9 @@ class Linear {
   /// weight_OI f32 or bf16; bias_O f32 or undefined.
   Linear(at::Tensor weight_OI, at::Tensor bias_O, Compute compute);
 
-  /// x [..., I] f32 -> [..., O] f32. Without grad it needs pack() first. f64 x is for gradient
-  /// checks: plain f64 products.
+  /// x [..., I] f32 -> [..., O] f32. Where no gradient is wanted (no grad mode, or nothing that
+  /// requires one) a packed weight takes the row-invariant kernel; without grad it needs pack().
+  /// f64 x is for gradient checks: plain f64 products.
   at::Tensor forward(const at::Tensor& x) const;
 
   /// No grad: y += x W^T (+ b) in place, y contiguous f32 [..., O] (residual connections).
@@ -42,6 +43,9 @@ class Linear {
 
   at::Tensor weight;  // [O, I] f32 (trainable) or bf16/f32 (frozen); undefined after drop_unpacked
   at::Tensor bias;    // [O] f32 or undefined
+
+  /// Whether forward takes autograd's path: somebody wants a gradient, or there is no packed form.
+  bool is_differentiable(const at::Tensor& x) const;
 
  private:
   const PackedWeight& packed(const at::Tensor& x) const;
