@@ -100,7 +100,7 @@ void compare_with_speculators(const char* name, InBlock in_block) {
   EXPECT_NEAR(loss.item<double>(), in["loss.ce"].item<double>(), 1e-4);
   loss.backward();
   for (const auto& [key, tensor] : drafter->parameters()) {
-    const at::Tensor& grad = in.at("grad." + key);
+    const at::Tensor& grad = in.at("grad.ce." + key);
     const double scale = std::max(1.0, grad.abs().max().item<double>());
     expect_close(tensor.grad(), grad, kBound * scale, fmt::format("{} gradient of {}", name, key));
   }

@@ -89,22 +89,38 @@ def write_reference():
         save_file({k: v.contiguous() for k, v in (out | grads).items()},
                   OUT / f"{name}.safetensors")
 
-    # Ten updates on one batch, full attention.
-    spec = ref.Spec()
-    label_row, weight = ref.labels_and_weights(spec, row, ANCHORS)
+    write_curve(row, data)
+
+
+def legal_anchors(row):
+    """What the trainer may draw: anchor and slot 1 supervised and in one document."""
+    return torch.tensor([a for a in range(len(row.ids) - 1)
+                         if row.doc[a] >= 0 and row.doc[a + 1] == row.doc[a]
+                         and row.loss_mask[a] and row.loss_mask[a + 1]])
+
+
+def write_curve(row, data):
+    """Ten updates on one batch of all legal anchors, full attention, constant rate: in f64, and in
+    f32 for what rounding alone does to such a curve."""
+    spec, anchors = ref.Spec(), legal_anchors(row)
+    label_row, weight = ref.labels_and_weights(spec, row, anchors)
     labels, weight = ref.draft_labels(spec, row, label_row, weight)
 
-    def loss_of(weights):
-        hidden = ref.forward(spec, weights, row, ANCHORS, data["taps"].double(),
-                             data["table"].double())
-        ce = ref.cross_entropy(hidden @ data["head"].double().T, labels)
-        return ref.weighted_mean(ce, weight)
+    def curve_of(dtype, kind):
+        taps, table, head = (data[name].to(dtype) for name in ("taps", "table", "head"))
 
-    weights = {k[7:]: v.double() for k, v in data.items() if k.startswith("weight.")}
-    curve = {"adamw": ref.train_curve(loss_of, weights, 10, "adamw", 6e-3),
-             "muon": ref.train_curve(loss_of, weights, 10, "muon", 6e-3, 0.02),
-             "settings": {"lr": 6e-3, "muon_lr": 0.02, "betas": [0.9, 0.95], "eps": 1e-8,
-                          "clip": 1.0, "gamma": 4.0}}
+        def loss_of(weights):
+            hidden = ref.forward(spec, weights, row, anchors, taps, table)
+            return ref.weighted_mean(ref.cross_entropy(hidden @ head.T, labels), weight)
+
+        weights = {k[7:]: v.to(dtype) for k, v in data.items() if k.startswith("weight.")}
+        return ref.train_curve(loss_of, weights, 10, kind, 6e-3, 0.02)
+
+    curve = {"settings": {"lr": 6e-3, "muon_lr": 0.02, "betas": [0.9, 0.95], "eps": 1e-8,
+                          "clip": 1.0, "gamma": 4.0, "anchors": anchors.tolist()}}
+    for kind in ("adamw", "muon"):
+        curve[kind] = curve_of(torch.float64, kind)
+        curve[kind + "_f32"] = curve_of(torch.float32, kind)
     (OUT / "curve.json").write_text(json.dumps(curve, indent=1) + "\n")
 
 
@@ -238,11 +254,10 @@ def write_speculators():
                                 gamma=4.0, per_position_loss_weight=kind, dpace_alpha=0.5)
             key = "dpace" if kind == "dpace" else loss
             out["loss." + key] = value.detach().reshape(1)
-            if key == "ce":
-                value.backward()
-                for k, p in model.named_parameters():
-                    if p.grad is not None:
-                        out["grad." + k] = p.grad.clone()
+            value.backward()
+            for k, p in model.named_parameters():
+                if p.grad is not None:
+                    out[f"grad.{key}.{k}"] = p.grad.clone()
         save_file({k: v.contiguous() for k, v in out.items()},
                   OUT / f"speculators_{name}.safetensors")
 

@@ -5,6 +5,7 @@
 
 #include "nn/tensor_io.h"
 #include "support/temp_folder.h"
+#include "train/stored_source.h"
 #include "train/toy.h"
 
 namespace dflash::train {
@@ -18,51 +19,13 @@ const Tensors& golden() {
   return tensors;
 }
 
-template <typename T>
-std::vector<T> values(const at::Tensor& tensor) {
-  const T* data = tensor.const_data_ptr<T>();
-  return {data, data + tensor.numel()};
-}
-
-/// Features of whole documents from the golden file.
-class GoldenSource : public FeatureSource {
- public:
-  explicit GoldenSource(const data::Dataset& set) : set_(set) {}
-  FeatureRow row(const std::vector<data::PackedPlan::Piece>& pieces) override {
-    FeatureRow row;
-    std::vector<at::Tensor> taps;
-    const auto argmax = values<int64_t>(golden().at("argmax"));
-    for (const auto& piece : pieces) {
-      const int64_t begin = set_.offsets[piece.document];
-      const auto ids = set_.document_ids(piece.document);
-      const auto mask = set_.document_mask(piece.document);
-      row.ids.insert(row.ids.end(), ids.begin(), ids.end());
-      row.loss_mask.insert(row.loss_mask.end(), mask.begin(), mask.end());
-      row.argmax.insert(row.argmax.end(), argmax.begin() + begin,
-                        argmax.begin() + begin + piece.length);
-      for (int64_t t = 0; t < piece.length; ++t) {
-        row.doc.push_back(static_cast<int64_t>(row.document.size()));
-        row.pos.push_back(t);
-      }
-      row.document.push_back(piece.document);
-      taps.push_back(golden().at("taps").narrow(0, begin, piece.length));
-    }
-    row.taps_TF = at::cat(taps);
-    return row;
-  }
-  int64_t feature_size() const override { return golden().at("taps").size(1); }
-  bool has_last() const override { return false; }
-
- private:
-  const data::Dataset& set_;
-};
-
 /// Every step takes the whole dataset with all legal anchors, so no random choice is involved.
 struct GoldenRun {
-  GoldenRun(OptimizerKind kind, nn::Compute compute) : source(set) {
-    const auto offsets = values<int64_t>(golden().at("offsets"));
-    const auto ids = values<int64_t>(golden().at("ids"));
-    const auto mask = values<uint8_t>(golden().at("loss_mask"));
+  GoldenRun(OptimizerKind kind, nn::Compute compute)
+      : source(set, golden().at("taps"), golden().at("argmax")) {
+    const auto offsets = toy::values<int64_t>(golden().at("offsets"));
+    const auto ids = toy::values<int64_t>(golden().at("ids"));
+    const auto mask = toy::values<uint8_t>(golden().at("loss_mask"));
     for (size_t d = 0; d + 1 < offsets.size(); ++d) {
       set.add({.ids = {ids.begin() + offsets[d], ids.begin() + offsets[d + 1]},
                .loss_mask = {mask.begin() + offsets[d], mask.begin() + offsets[d + 1]}});
@@ -85,7 +48,7 @@ struct GoldenRun {
   }
 
   data::Dataset set;
-  GoldenSource source;
+  toy::StoredSource source;
   std::shared_ptr<draft::Drafter> model;
   std::unique_ptr<Trainer> trainer;
 };
@@ -94,8 +57,8 @@ void expect_curve(OptimizerKind kind, nn::Compute compute, double loss_bound, do
   const std::string name(optimizer_name(kind));
   SCOPED_TRACE(name);
   GoldenRun run(kind, compute);
-  const auto losses = values<double>(golden().at(name + ".loss"));
-  const auto norms = values<double>(golden().at(name + ".grad_norm"));
+  const auto losses = toy::values<double>(golden().at(name + ".loss"));
+  const auto norms = toy::values<double>(golden().at(name + ".grad_norm"));
   for (size_t step = 0; step < losses.size(); ++step) {
     const StepMetrics got = run.trainer->step();
     EXPECT_NEAR(got.loss, losses[step], loss_bound * losses[step]) << "step " << step;
