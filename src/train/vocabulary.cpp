@@ -26,22 +26,6 @@ at::ScalarType product_type(nn::Compute compute) {
   return compute == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat;
 }
 
-/// The head's weight. One that was dropped after packing is read back as products with unit rows,
-/// which are exact: every sum has one term.
-at::Tensor weight_of(const nn::Linear& linear, at::ScalarType type) {
-  if (linear.weight.defined()) return linear.weight.detach().to(type).contiguous();
-  const c10::NoGradGuard guard;
-  constexpr int64_t kUnits = 64;
-  at::Tensor weight_DV = at::empty({linear.in_features(), linear.out_features()}, type);
-  for (int64_t first = 0; first < weight_DV.size(0); first += kUnits) {
-    const int64_t count = std::min(kUnits, weight_DV.size(0) - first);
-    at::Tensor units = at::zeros({count, weight_DV.size(0)}, at::kFloat);
-    units.narrow(1, first, count).diagonal().fill_(1.0);
-    weight_DV.narrow(0, first, count).copy_(linear.forward(units));
-  }
-  return weight_DV.t().contiguous();
-}
-
 /// Softmax over rows of `logits_MV` in place (exp unnormalised), statistics into `out` at `first`.
 void softmax_rows(at::Tensor& logits_MV, int64_t num_ids, int64_t first, VocabularyMean& out) {
   const int64_t columns = logits_MV.size(1), rows = logits_MV.size(0);
@@ -66,7 +50,8 @@ void softmax_rows(at::Tensor& logits_MV, int64_t num_ids, int64_t first, Vocabul
 }  // namespace
 
 Vocabulary::Vocabulary(const nn::Head& head, nn::Compute compute) : compute_(compute) {
-  weight_VD_ = weight_of(head.linear, product_type(compute));
+  DF_ASSERT(head.linear.weight.defined(), "a head without its plain weight");
+  weight_VD_ = head.linear.weight.detach().to(product_type(compute)).contiguous();
   size_ = weight_VD_.size(0);
   hidden_ = weight_VD_.size(1);
   num_ids_ = head.num_ids > 0 && !head.id_V.defined() ? std::min(head.num_ids, size_) : size_;

@@ -27,7 +27,7 @@ struct VocabularyMean {
 class Vocabulary {
  public:
   /// Ids >= num_ids of `head` never get probability. `compute` names the type of the products; sums
-  /// are f32. Keeps its own copy of the weight where type or layout differ.
+  /// are f32. `head` has its plain weight; a copy is kept where type or layout differ.
   Vocabulary(const nn::Head& head, nn::Compute compute);
   ~Vocabulary();
 

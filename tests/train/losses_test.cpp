@@ -191,18 +191,6 @@ TEST(Vocabulary, TiesGoToTheLowestId) {
   }
 }
 
-TEST(Vocabulary, PackedHeadGivesTheSame) {
-  for (const auto compute : {nn::Compute::kF32, nn::Compute::kBF16}) {
-    nn::Head head = make_head(300, 96, compute);
-    const Vocabulary plain(head, compute);
-    head.linear.pack();
-    head.linear.drop_unpacked();
-    const Vocabulary packed(head, compute);
-    const at::Tensor ids = at::arange(300, at::kLong);
-    EXPECT_TRUE(packed.rows(ids).equal(plain.rows(ids)));
-  }
-}
-
 TEST(Vocabulary, LargeLogitsStayFinite) {
   const nn::Head head = make_head(100, 32, nn::Compute::kF32, 30.0);
   const Vocabulary vocabulary(head, nn::Compute::kF32);
