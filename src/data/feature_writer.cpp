@@ -56,6 +56,7 @@ void FeatureWriter::resume(const Json& json) {
   expect_same("dtype", std::string(io::dtype_name(info_.dtype)),
               std::string(io::dtype_name(found.dtype)));
   expect_same("has_last", info_.has_last, found.has_last);
+  check_dataset(found, info_.dataset_fingerprint);
   if (json.at("complete").get<bool>()) {
     fail("features: {}: complete already\n  hint: choose another folder, or remove this one",
          folder_.string());

@@ -69,6 +69,7 @@ Json FeatureInfo::to_json() const {
           {"hidden_size", hidden_size},
           {"dtype", std::string(io::dtype_name(dtype))},
           {"has_last", has_last},
+          {"dataset_fingerprint", dataset_fingerprint},
           {"last_is_normed", false}};
 }
 
@@ -81,10 +82,19 @@ FeatureInfo FeatureInfo::from_json(const Json& json) {
   info.hidden_size = json.at("hidden_size").get<int64_t>();
   info.dtype = parse_dtype(json.at("dtype").get<std::string>());
   info.has_last = json.at("has_last").get<bool>();
+  info.dataset_fingerprint = json.at("dataset_fingerprint").get<std::string>();
   if (json.at("last_is_normed").get<bool>()) {
     fail("features: final hidden state: expected before the final norm, got after it");
   }
   return info;
+}
+
+void check_dataset(const FeatureInfo& info, const std::string& dataset_fingerprint) {
+  if (info.dataset_fingerprint == dataset_fingerprint) return;
+  fail(
+      "features: dataset fingerprint: expected {}, got {}: they are of another dataset\n"
+      "  hint: choose another --out, or remove this one",
+      dataset_fingerprint, info.dataset_fingerprint);
 }
 
 void check_features(const FeatureInfo& info, const std::vector<int64_t>& taps, int64_t hidden_size,

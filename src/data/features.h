@@ -1,6 +1,7 @@
 // A features folder: what the target's hidden states are at every token of a dataset.
-//   features.json              format, target fingerprint, taps, hidden size, norm flag, dtype,
-//                              storage and kernels of the capture, shards, COMPLETE flag
+//   features.json              format, fingerprints of target and dataset, taps, hidden size, norm
+//                              flag, dtype, storage and kernels of the capture, shards, COMPLETE
+//                              flag
 //   part-00000.safetensors     taps bf16|f32 [T, F], argmax i32 [T], ids i32 [T], offsets i64,
 //                              documents i64 (dataset numbers), last [T, D] (only for soft losses)
 // Shards are whole documents, written one by one; a folder with fewer shards than the dataset needs
@@ -24,7 +25,8 @@ struct FeatureInfo {
   std::vector<int64_t> taps;
   int64_t hidden_size = 0;
   io::Dtype dtype = io::Dtype::kBF16;
-  bool has_last = false;  // pre-norm final hidden state stored too
+  bool has_last = false;            // pre-norm final hidden state stored too
+  std::string dataset_fingerprint;  // of the dataset they are captured from
   Json to_json() const;
   static FeatureInfo from_json(const Json& json);
 };
@@ -35,6 +37,9 @@ struct FeatureShard {
   std::vector<std::byte> taps, last;
 };
 
+/// Error when a capture that goes on would mix two datasets.
+void check_dataset(const FeatureInfo& info, const std::string& dataset_fingerprint);
+
 /// Error naming the first difference when features do not fit what a drafter reads: taps, hidden
 /// size, target. An empty fingerprint is not compared.
 void check_features(const FeatureInfo& info, const std::vector<int64_t>& taps, int64_t hidden_size,
@@ -42,8 +47,8 @@ void check_features(const FeatureInfo& info, const std::vector<int64_t>& taps, i
 
 class FeatureWriter {
  public:
-  /// Opens or resumes `folder`. Error when it holds features of another target, taps or dtype, or
-  /// is complete; other storage or kernels are a warning.
+  /// Opens or resumes `folder`. Error when it holds features of another target, dataset, taps or
+  /// dtype, or is complete; other storage or kernels are a warning.
   FeatureWriter(std::filesystem::path folder, const FeatureInfo& info);
   /// Documents already stored (whole shards only).
   const std::vector<int64_t>& done() const { return done_; }

@@ -13,7 +13,8 @@
 namespace dflash::jobs {
 namespace {
 
-data::FeatureInfo feature_info(const target::Target& target, const CaptureOptions& options) {
+data::FeatureInfo feature_info(const target::Target& target, const data::Dataset& dataset,
+                               const CaptureOptions& options) {
   data::FeatureInfo info;
   info.target_fingerprint = target.fingerprint();
   info.storage = target.storage();
@@ -22,6 +23,7 @@ data::FeatureInfo feature_info(const target::Target& target, const CaptureOption
   info.hidden_size = target.config().hidden_size;
   info.dtype = options.f32 ? io::Dtype::kF32 : io::Dtype::kBF16;
   info.has_last = options.keep_last;
+  info.dataset_fingerprint = data::dataset_fingerprint(dataset);
   return info;
 }
 
@@ -115,18 +117,18 @@ std::vector<int64_t> open_documents(const data::Dataset& dataset,
   return open;
 }
 
-/// Whether `out` already holds all features, of this target and these taps.
-bool is_complete(const std::filesystem::path& out, const target::Target& target,
-                 const CaptureOptions& options) {
+/// Whether `out` already holds all features that `wanted` describes. Error when it is complete with
+/// others.
+bool is_complete(const std::filesystem::path& out, const data::FeatureInfo& wanted) {
   const auto path = out / "features.json";
   if (!std::filesystem::exists(path) || !read_json(path).value("complete", false)) return false;
   const auto info = data::FeatureReader(out).info();
-  data::check_features(info, options.taps, target.config().hidden_size, target.fingerprint());
-  if (options.keep_last && !info.has_last) {
+  data::check_features(info, wanted.taps, wanted.hidden_size, wanted.target_fingerprint);
+  data::check_dataset(info, wanted.dataset_fingerprint);
+  if (wanted.has_last && !info.has_last) {
     fail(
         "{} is complete, but without the final states that soft losses want\n  hint: choose "
-        "another "
-        "--out",
+        "another --out",
         out.string());
   }
   return true;
@@ -136,8 +138,9 @@ bool is_complete(const std::filesystem::path& out, const target::Target& target,
 
 CaptureReport capture(const target::Target& target, const data::Dataset& dataset,
                       const CaptureOptions& options) {
-  if (is_complete(options.out, target, options)) return {.resumed = dataset.num_documents()};
-  data::FeatureWriter writer(options.out, feature_info(target, options));
+  const data::FeatureInfo info = feature_info(target, dataset, options);
+  if (is_complete(options.out, info)) return {.resumed = dataset.num_documents()};
+  data::FeatureWriter writer(options.out, info);
   const auto open = open_documents(dataset, writer.done());
   CaptureReport report{.resumed = static_cast<int64_t>(writer.done().size())};
   const int64_t row_bytes =

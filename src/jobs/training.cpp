@@ -26,6 +26,18 @@ void check_features(const data::FeatureInfo& info, const Model& model) {
       info.target_fingerprint, model.target->fingerprint());
 }
 
+/// Features depend on token ids alone, so those of another dataset do where the ids are the same
+/// (other masks, documents appended since). Error at the first document where they are not.
+void check_documents(const data::FeatureReader& features, const data::Dataset& dataset) {
+  const std::string now = data::dataset_fingerprint(dataset);
+  if (features.info().dataset_fingerprint == now) return;
+  for (int64_t d = 0; d < dataset.num_documents(); ++d) {
+    if (features.has(d)) features.get(d, dataset.document_ids(d));
+  }
+  log_warning("features were captured from dataset {}, this one is {}; the ids are the same",
+              features.info().dataset_fingerprint, now);
+}
+
 /// A given drafter with this target's fingerprints. Error: sizes of another target.
 std::shared_ptr<draft::Drafter> adopt(const Model& model, const std::filesystem::path& folder) {
   const auto given = draft::load_zlab(folder, model.target->compute());
@@ -80,6 +92,7 @@ Inputs open_inputs(const Model& model, const TrainingOptions& options) {
   if (!options.features.empty()) {
     inputs.features = std::make_shared<data::FeatureReader>(options.features);
     check_features(inputs.features->info(), model);
+    check_documents(*inputs.features, inputs.dataset);
     drop_absent(inputs.dataset, *inputs.features);
   }
   inputs.drafter = make_drafter(model, inputs, options);

@@ -79,8 +79,8 @@ class Trainer {
 
   /// Weights (bit-exact), moments, counters, data position.
   CheckpointContent checkpoint(double tau) const;
-  /// Continues there. Error when drafter or optimizer differ; changed options, kernels or threads
-  /// are logged, since the run then is not bit-equal to an unbroken one.
+  /// Continues there. Error when drafter, optimizer or dataset differ; changed options, kernels or
+  /// threads and appended documents are logged: the run then is not bit-equal to an unbroken one.
   void restore(const LoadedCheckpoint& checkpoint);
 
   /// Calls `work` with weights packed for decoding; grad mode and the global generator are as

@@ -1,6 +1,9 @@
 // What a trainer keeps beyond a step: checkpoints, undoing a measurement, validation, headers.
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/timer.h"
@@ -56,6 +59,29 @@ void announce_changes(const Json& before, const Json& now, const std::string& pr
   }
 }
 
+Json identity(const data::Dataset& dataset) {
+  return {{"documents", dataset.num_documents()},
+          {"fingerprint", data::dataset_fingerprint(dataset)}};
+}
+
+/// Error unless `dataset` is the one that a checkpoint names, or begins with it.
+void check_dataset(const Json& saved, const data::Dataset& dataset) {
+  const Json now = identity(dataset);
+  if (saved == now) return;
+  const int64_t before = saved.value("documents", int64_t{0});
+  std::vector<int64_t> beginning(std::clamp<int64_t>(before, 0, dataset.num_documents()));
+  std::iota(beginning.begin(), beginning.end(), int64_t{0});
+  if (before == 0 || identity(data::select_documents(dataset, beginning)) != saved) {
+    fail(
+        "resume: dataset: expected the run's own, {}, got {}\n  hint: give the dataset that the "
+        "run began with, or start a new run with --init-from",
+        saved.dump(), now.dump());
+  }
+  log_warning(
+      "resume: {} documents were appended to the dataset's {}: not bit-equal to an unbroken run",
+      dataset.num_documents() - before, before);
+}
+
 Json machine(nn::Compute compute) {
   return {{"kernels", nn::kernel_name(compute)}, {"threads", nn::num_threads()}};
 }
@@ -93,6 +119,7 @@ CheckpointContent Trainer::checkpoint(double tau) const {
                    {"bad_in_a_row", bad_in_a_row_},
                    {"anchors", anchors_done_},
                    {"tau", tau},
+                   {"dataset", identity(parts_.dataset)},
                    {"options", options_.to_json()},
                    {"machine", machine(parts_.drafter->compute())}};
   content.optimizer = optimizer_.state();
@@ -106,6 +133,7 @@ CheckpointContent Trainer::checkpoint(double tau) const {
 
 void Trainer::restore(const LoadedCheckpoint& checkpoint) {
   const Json& state = checkpoint.state;
+  check_dataset(state.value("dataset", Json::object()), parts_.dataset);
   const auto saved = draft::load_zlab(checkpoint.model, parts_.drafter->compute());
   copy_into(parts_.drafter->parameters(), saved->parameters());
   optimizer_.load_state(checkpoint.optimizer, state.at("updates").get<int64_t>());

@@ -24,7 +24,8 @@ FeatureInfo make_info() {
           .taps = {1, 3},
           .hidden_size = 2,
           .dtype = io::Dtype::kF32,
-          .has_last = true};
+          .has_last = true,
+          .dataset_fingerprint = "d"};
 }
 
 void append(std::vector<std::byte>& bytes, float value) {
@@ -125,6 +126,8 @@ TEST(Features, ResumeRefusesAnotherCapture) {
               }),
               HasSubstr("taps: expected [1,2], got [1,3]"));
   EXPECT_THAT(error([](FeatureInfo& i) { i.target_fingerprint = "x"; }), HasSubstr("fingerprint"));
+  EXPECT_THAT(error([](FeatureInfo& i) { i.dataset_fingerprint = "x"; }),
+              HasSubstr("another dataset"));
   EXPECT_THAT(error([](FeatureInfo& i) { i.dtype = io::Dtype::kBF16; }), HasSubstr("dtype"));
   EXPECT_THAT(error([](FeatureInfo& i) { i.has_last = false; }), HasSubstr("has_last"));
   EXPECT_EQ(error([](FeatureInfo& i) { i.kernels = "amx"; }), "");

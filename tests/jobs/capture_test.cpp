@@ -2,11 +2,13 @@
 #include "jobs/capture.h"
 
 #include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/stop.h"
 #include "data/features.h"
 #include "jobs/fixtures.h"
@@ -80,6 +82,59 @@ TEST(Capture, EqualsTheLiveTarget) {
     EXPECT_TRUE(at::equal(a.taps_TF, b.taps_TF)) << "document " << d;
     EXPECT_EQ(a.argmax, b.argmax) << "document " << d;
   }
+}
+
+// In bf16 as well: the same ids give the same bits, whatever they are packed with, and stored rows
+// are the live ones (rounded when the folder is bf16 and the target's residual is not).
+TEST(Capture, Bf16EqualsTheLiveTarget) {
+  const auto llama =
+      target::make_random_llama(target::tiny_llama_config(), /*seed=*/7, nn::Compute::kBF16);
+  const auto dataset = tiny_dataset(9);
+  std::vector<data::PackedPlan::Piece> all;
+  for (int64_t d = 0; d < dataset.num_documents(); ++d) {
+    all.push_back({d, static_cast<int64_t>(dataset.document_ids(d).size())});
+  }
+  for (const bool f32 : {false, true}) {
+    TempFolder folder;
+    auto options = options_for(folder);
+    options.f32 = f32;
+    options.keep_last = true;
+    options.rows_per_pass = 25;
+    options.tokens_per_shard = 40;
+    capture(*llama, dataset, options);
+    const auto files =
+        train::file_source(dataset, std::make_shared<data::FeatureReader>(options.out));
+    const auto live = train::live_source(dataset, llama, options.taps, /*with_last=*/true);
+    std::vector<std::vector<data::PackedPlan::Piece>> rows = {all};
+    for (const auto& piece : all) rows.push_back({piece});
+    for (const auto& row : rows) {
+      const auto stored = files->row(row), now = live->row(row);
+      const auto type = f32 ? at::kFloat : at::kBFloat16;
+      EXPECT_EQ(stored.taps_TF.scalar_type(), type);
+      EXPECT_TRUE(at::equal(stored.taps_TF, now.taps_TF.to(type))) << row[0].document;
+      EXPECT_TRUE(at::equal(stored.last_TD, now.last_TD.to(type).to(at::kFloat)));
+      EXPECT_EQ(stored.argmax, now.argmax) << row[0].document;
+      EXPECT_EQ(stored.ids, now.ids);
+    }
+  }
+}
+
+TEST(Capture, AnotherDatasetIsRefused) {
+  const Model model = tiny_model();
+  auto other = tiny_dataset(6);
+  other.ids[0] += 1;
+  TempFolder folder;
+  auto options = options_for(folder);
+  options.tokens_per_shard = options.rows_per_pass = 10;
+  capture(*model.target, tiny_dataset(6), options);
+  EXPECT_THROW(capture(*model.target, other, options), Error) << "complete";
+  Json index = read_json(options.out / "features.json");
+  index["complete"] = false;
+  index["shards"].erase(index["shards"].size() - 1);
+  write_json(options.out / "features.json", index);
+  EXPECT_THAT(testing::error_of<Error>([&] { capture(*model.target, other, options); }),
+              ::testing::HasSubstr("another dataset"));
+  EXPECT_GT(capture(*model.target, tiny_dataset(6), options).resumed, 0);
 }
 
 TEST(Capture, StopsAndGoesOn) {

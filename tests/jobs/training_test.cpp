@@ -3,11 +3,13 @@
 #include "jobs/training.h"
 
 #include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "decode/proposers.h"
 #include "draft/zlab.h"
+#include "jobs/capture.h"
 #include "jobs/fixtures.h"
 #include "support/temp_folder.h"
 
@@ -48,6 +50,24 @@ TEST(Training, StoppedRunGoesOnBitForBit) {  // R-CK-1
   for (const auto& [name, tensor] : a->parameters()) {
     EXPECT_TRUE(at::equal(tensor, b->parameters().at(name))) << name;
   }
+}
+
+TEST(Training, FeaturesOfAnotherDatasetAreRefused) {
+  const Model model = tiny_model();
+  TempFolder folder;
+  capture(*model.target, tiny_dataset(12), {.out = folder / "features", .taps = {0, 1}});
+  auto options = options_for(folder, "run");
+  options.features = folder / "features";
+  auto changed = tiny_dataset(12);
+  changed.ids[changed.offsets[11]] += 1;  // the last document, which a first step may never meet
+  data::save_dataset(folder / "dataset", changed);
+  EXPECT_THAT(testing::error_of<Error>([&] { train_drafter(model, options, {}); }),
+              ::testing::HasSubstr("document 11"));
+  // Features do not depend on the mask, and documents that came later have none.
+  auto grown = tiny_dataset(13);
+  grown.loss_mask[5] = 0;
+  data::save_dataset(folder / "dataset", grown);
+  EXPECT_EQ(train_drafter(model, options, {}).steps, 6);
 }
 
 TEST(Training, DrafterDecodesLosslessly) {

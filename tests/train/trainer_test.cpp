@@ -3,6 +3,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/rand.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -201,6 +202,31 @@ TEST(Run, ResumedEqualsUnbroken) {
     }
     EXPECT_EQ(step, 10);
   }
+}
+
+TEST(Run, ResumesOnItsOwnDatasetOnly) {
+  const testing::TempFolder folder;
+  World world;
+  world.options.total_steps = 4;
+  int steps = 0;
+  TrainCallbacks stop;
+  stop.should_stop = [&] { return ++steps == 2; };
+  run_training(*world.trainer(), {.folder = folder.path()}, stop);
+  const auto resumed = [&](const data::Dataset& set) {
+    World other;
+    other.options.total_steps = 4;
+    other.set = set;
+    return run_training(*other.trainer(), {.folder = folder.path(), .resume = true}, {}).steps;
+  };
+  data::Dataset changed = world.set, fewer = toy::dataset(11);
+  changed.loss_mask[4] ^= 1;
+  for (const auto& set : {changed, fewer}) {
+    EXPECT_THAT(testing::error_of<Error>([&] { resumed(set); }), ::testing::HasSubstr("dataset"));
+  }
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(resumed(toy::dataset(14)), 4);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("2 documents were appended"));
 }
 
 TEST(Run, ValidatesSavesBestAndRefusesToOverwrite) {
