@@ -1,5 +1,5 @@
-// R-SAM-1, R-SAM-7 through the whole engine: frequencies of 20 000 tokens that were drafted,
-// verified and committed, within 3 standard errors of the target's law.
+// R-SAM-1, R-SAM-2, R-SAM-3, R-SAM-7 through the whole engine: frequencies of 20 000 tokens that
+// were drafted, verified and committed, within 3 standard errors of the target's law.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,9 +25,10 @@ fake::FakeTarget constant_target(std::vector<double> p) {
                           });
 }
 
-Result draw(const fake::FakeTarget& target, Proposer* proposer) {
-  const Request request{
-      .prompt = {0}, .sampling = {.temperature = 1.0, .seed = 21}, .max_new_tokens = kDraws};
+Result draw(const fake::FakeTarget& target, Proposer* proposer, int64_t top_k = 0) {
+  const Request request{.prompt = {0},
+                        .sampling = {.temperature = 1.0, .top_k = top_k, .seed = 21},
+                        .max_new_tokens = kDraws};
   return generate(target, proposer, {request}).results[0];
 }
 
@@ -59,6 +60,36 @@ TEST(Frequencies, DrawnDraftsAreAcceptedWithTheOverlap) {  // R-SAM-1
   const double passes = static_cast<double>(result.counts.passes());
   EXPECT_NEAR(result.counts.slot_acceptance()[0], 0.46, error(0.46, passes));
   EXPECT_NEAR(share(result.tokens, 0), 0.7, error(0.7, kDraws));
+}
+
+// R-SAM-2: the argmax of q = (.4, .6) is a draft like any other. Accepted with p / q = .5 the text
+// would be .5 / .5; accepted where the target's own draw equals it, q never matters.
+TEST(Frequencies, ArgmaxOfAnotherLawKeepsTheTargets) {
+  const fake::FakeTarget target = constant_target({0.7, 0.3});
+  fake::TestProposer proposer("argmax of q", 1,
+                              [](const auto&, int64_t) { return std::vector<int64_t>{1}; });
+  const Result result = draw(target, &proposer);
+  const double passes = static_cast<double>(result.counts.passes());
+  EXPECT_NEAR(result.counts.slot_acceptance()[0], 0.3, error(0.3, passes));
+  EXPECT_NEAR(share(result.tokens, 0), 0.7, error(0.7, kDraws));
+}
+
+// R-SAM-3: a draft that top-k left no probability is always rejected and what comes is p; a draft
+// that has all of it never is.
+TEST(Frequencies, ImpossibleDraftsAreAlwaysRejectedCertainOnesNever) {
+  const fake::FakeTarget target = constant_target({0.5, 0.25, 0.2, 0.05});
+  const auto always = [](int64_t id) {
+    return fake::TestProposer("always one", 1,
+                              [id](const auto&, int64_t) { return std::vector<int64_t>{id}; });
+  };
+  fake::TestProposer impossible = always(3), certain = always(0);
+  const Result none = draw(target, &impossible, /*top_k=*/2);
+  EXPECT_EQ(none.counts.accepted(), 0);
+  EXPECT_NEAR(share(none.tokens, 0), 2.0 / 3, error(2.0 / 3, kDraws));
+  EXPECT_NEAR(share(none.tokens, 1), 1.0 / 3, error(1.0 / 3, kDraws));
+  const Result all = draw(target, &certain, /*top_k=*/1);
+  EXPECT_EQ(all.counts.slot_acceptance()[0], 1.0);
+  EXPECT_EQ(share(all.tokens, 0), 1.0);
 }
 
 TEST(Frequencies, FourTokenToyKeepsItsLaw) {  // R-SAM-7
