@@ -25,6 +25,13 @@ bool is_empty(const Json& value) {
   return value.is_string() ? value.get_ref<const std::string&>().empty() : value.empty();
 }
 
+/// Tools come as a list, or as JSON text of one.
+bool has_tools(const Json& tools) {
+  if (!tools.is_string() || is_empty(tools)) return !is_empty(tools);
+  const Json inner = Json::parse(tools.get_ref<const std::string&>(), nullptr, false);
+  return inner.is_discarded() || !inner.empty();
+}
+
 /// Our word for a role; nothing for a role we do not know.
 std::optional<std::string> known_role(const std::string& role) {
   for (const char* user : {"user", "human"}) {
@@ -95,7 +102,7 @@ std::optional<Rejected> check_order(const std::vector<text::Message>& messages) 
 ParsedRow conversation(const Json& turns, const Json& record) {
   if (!turns.is_array()) return Rejected{"conversation is not a list", turns.type_name()};
   const Json* tools = field(record, "tools");
-  if (tools && !is_empty(*tools)) {
+  if (tools && has_tools(*tools)) {
     return Rejected{"has tools, which the chat template does not render", ""};
   }
   Row row;

@@ -75,6 +75,28 @@ TEST(Rows, RejectedWhole) {
             "has tools, which the chat template does not render");
 }
 
+// R-PREP-6 as far as it goes without tools in the template: every spelling of the same tools has
+// the same outcome, and so has every spelling of none.
+TEST(Rows, ToolsAreSeenInEverySpelling) {
+  const auto with = [](const Json& tools) {
+    return reason(
+        Json{{"tools", tools},
+             {"messages",
+              {{{"role", "user"}, {"content", "u"}}, {{"role", "assistant"}, {"content", "a"}}}}}
+            .dump());
+  };
+  const Json tool = {{"name", "f"}, {"parameters", Json::object()}};
+  const Json wrapped = {{"type", "function"}, {"function", tool}};
+  for (const Json& tools :
+       {Json::array({wrapped}), Json::array({tool}), Json::array({wrapped.dump()}),
+        Json(Json::array({wrapped}).dump()), Json("not JSON")}) {
+    EXPECT_EQ(with(tools), "has tools, which the chat template does not render") << tools;
+  }
+  for (const Json& none : {Json(), Json(""), Json::array(), Json("[]"), Json("null")}) {
+    EXPECT_EQ(with(none), "accepted") << none;
+  }
+}
+
 TEST(Rows, FirstReasoningFieldDecides) {  // R-PREP-9
   const auto with = [](const std::string& fields) {
     return reason(R"({"messages":[{"role":"user","content":"u"},
