@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -122,7 +123,7 @@ int main(int argc, char** argv) {
     const std::string path = argc > 1 ? argv[1] : "assets/SmolLM2-135M-Instruct.Q4_1.gguf";
     const auto compute = dflash::nn::parse_compute(argc > 2 ? argv[2] : "bf16");
     dflash::run(path, compute, argc > 3 ? std::stol(argv[3]) : 256);
-  } catch (const dflash::Error& error) {
+  } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }

@@ -1,96 +1,162 @@
-"""Runs the benchmarks and their peers one after the other on this machine, prints a table and
-writes bench/results/<date>.json (machine, versions, dtype, method beside every figure).
+"""Runs the benchmarks and their peers in turn on this machine, prints tables and writes
+bench/results/<date>.json (machine, versions, dtype and method beside the figures). Run it with the
+Python of `make oracles`; without the peers only this program is measured.
 
-    run.py BUILD_FOLDER
+    run.py BUILD_FOLDER [--short]     --short: one small round of everything, nothing is written
 """
+import argparse
 import datetime
+import importlib.metadata
 import json
 import pathlib
-import platform
+import statistics
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = ROOT / "assets" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROMPT = "Write a Python function that returns the n-th Fibonacci number, and explain how it works."
-NEW_TOKENS = 128
+DTYPES = ("bf16", "f32")
+VOCABULARY = 49152
+VOCABULARIES = (VOCABULARY, 8192)
 
 
 def call(command):
     """The JSON that a program prints; None (and why) when it cannot run."""
-    run = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=ROOT)
-    if run.returncode != 0:
-        print(f"  not measured: {' '.join(map(str, command[:2]))}: {run.stderr.strip()[-300:]}")
+    command = [str(part) for part in command]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    begin = run.stdout.find("{")
+    if run.returncode != 0 or begin < 0:
+        print(f"  not measured: {' '.join(command[:2])}: {run.stderr.strip()[-300:]}")
         return None
-    return json.loads(run.stdout[run.stdout.index("{"):])
+    return json.loads(run.stdout[begin:])
 
 
-def peer(script, *arguments):
-    python = ROOT / ".venv-oracles" / "bin" / "python"
-    return call([python, ROOT / "bench" / script, *arguments]) if python.exists() else None
+def in_turn(ours, peer, rounds):
+    """What both print in every round. Orders alternate (ours first, peer first, ...), so that
+    neither always meets the machine that the other left behind."""
+    runs = {"ours": [], "peer": []}
+    for number in range(rounds):
+        for side in ("ours", "peer") if number % 2 == 0 else ("peer", "ours"):
+            result = call(ours if side == "ours" else peer)
+            if result:
+                runs[side].append(result)
+    return runs
 
 
-def plain_decoding(build):
-    """Tokens a second without a drafter, ours and transformers', in turn."""
+def summary(runs, field):
+    """Per side the median of `field` and all its values; None where nothing was measured."""
+    out = {}
+    for side, results in runs.items():
+        values = [result[field] for result in results]
+        out[side] = {"median": statistics.median(values), "all": values} if values else None
+    return out
+
+
+def quotient(above, below):
+    return above["median"] / below["median"] if above and below else None
+
+
+def plain_decoding(build, short):
+    """Tokens a second without a drafter, ours and transformers'."""
+    new_tokens = 8 if short else 128
     rows = {}
-    for dtype in ("bf16", "f32"):
-        ours = [call([build / "dflash-cpp", "generate", PROMPT, "--dtype", dtype, "--json",
-                      "--quiet", "--max-new", NEW_TOKENS]) for _ in range(3)]
-        rates = sorted(run["tokens_per_second"] for run in ours if run)
-        theirs = peer("transformers_decode.py", MODEL, dtype, NEW_TOKENS, PROMPT)
-        rows[dtype] = {"ours_tok_s": rates[len(rates) // 2], "ours_all": rates,
-                       "transformers_tok_s": theirs and theirs["tok_s"],
-                       "ratio": theirs and rates[len(rates) // 2] / theirs["tok_s"]}
+    for dtype in DTYPES:
+        runs = in_turn(
+            [build / "dflash-cpp", "generate", PROMPT, "--target", MODEL, "--proposer", "none",
+             "--dtype", dtype, "--json", "--quiet", "--max-new", new_tokens],
+            [sys.executable, ROOT / "bench" / "transformers_decode.py", MODEL, dtype, new_tokens,
+             PROMPT], 1 if short else 4)
+        row = summary(runs, "tokens_per_second")
+        rows[dtype] = row | {"new_tokens": new_tokens,
+                             "ratio": quotient(row["ours"], row["peer"])}
     return rows
 
 
-def training_steps(build):
-    """Seconds of one training step, ours and speculators', for both vocabularies and dtypes."""
+def training_steps(build, short):
+    """Seconds and peak memory of one training step, ours and speculators'."""
+    steps = 1 if short else 7
     rows = {}
-    for dtype in ("bf16", "f32"):
-        for vocabulary in (0, 8192):
-            ours = call([build / "train_bench", f"compute={dtype}", f"draft_vocab={vocabulary}"])
-            theirs = peer("speculators_step.py", "--compute", dtype, "--draft-vocab", vocabulary)
-            row = {"ours": ours, "speculators": theirs}
-            if ours and theirs:
-                row["ratio"] = theirs["median_seconds"] / ours["median_seconds"]
-                row["memory_ratio"] = ours["peak_rss_mb"] / theirs["peak_rss_mb"]
-            rows[f"{dtype}, {vocabulary or 49152} ids"] = row
+    for dtype in DTYPES:
+        for vocabulary in VOCABULARIES:
+            reduced = 0 if vocabulary == VOCABULARY else vocabulary
+            runs = in_turn(
+                [build / "train_bench", f"compute={dtype}", f"draft_vocab={reduced}",
+                 f"steps={steps}"],
+                [sys.executable, ROOT / "bench" / "speculators_step.py", "--compute", dtype,
+                 "--draft-vocab", reduced, "--steps", steps], 1 if short else 2)
+            seconds, memory = summary(runs, "median_seconds"), summary(runs, "peak_rss_mb")
+            rows[f"{dtype}, {vocabulary} ids"] = {
+                "seconds": seconds, "peak_rss_mb": memory,
+                "ratio": quotient(seconds["peer"], seconds["ours"]),
+                "memory_ratio": quotient(memory["ours"], memory["peer"]), "runs": runs}
     return rows
 
 
 def machine():
-    flags = pathlib.Path("/proc/cpuinfo").read_text().split("flags", 1)[1].splitlines()[0].split()
-    return {"processor": platform.processor() or platform.machine(),
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    fields = {key.strip(): value.strip() for key, value in fields.items()}
+    flags = fields.get("flags", "").split()
+    return {"processor": fields.get("model name", "unknown"),
             "isa": [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
                     if name in flags],
-            "cores": len([line for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-                          if line.startswith("processor")])}
+            "threads": sum(line.startswith("processor") for line in lines)}
+
+
+def versions():
+    found = {"dflash.cpp": subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT,
+                                          capture_output=True, text=True).stdout.strip()}
+    for package in ("torch", "transformers", "speculators"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def show_table(title, header, rows):
+    print("\n" + title)
+    for row in [header, *rows]:
+        print("  " + row[0].ljust(18) + "".join(cell.rjust(18) for cell in row[1:]))
 
 
 def show(results):
-    print(f"\nmachine: {results['machine']['cores']} cores, {', '.join(results['machine']['isa'])}")
-    print("\nplain decoding, SmolLM2-135M, batch 1, greedy, tok/s (no drafter: tau 1)")
-    print(f"  {'dtype':<8}{'dflash-cpp':>12}{'transformers':>14}{'ratio':>8}")
-    for dtype, row in results["plain_decoding"].items():
-        theirs = row["transformers_tok_s"]
-        print(f"  {dtype:<8}{row['ours_tok_s']:>12.1f}"
-              + (f"{theirs:>14.1f}{row['ratio']:>8.2f}" if theirs else f"{'-':>14}{'-':>8}"))
-    print("\ntraining step, 2 layers, B=8, 64 anchors, T=512, seconds (peak MB)")
-    print(f"  {'dtype, vocabulary':<18}{'dflash-cpp':>18}{'speculators':>18}{'ratio':>8}")
-    for name, row in results["training_step"].items():
-        cells = [f"{side['median_seconds']:.3f} ({side['peak_rss_mb']:.0f})" if side else "-"
-                 for side in (row["ours"], row["speculators"])]
-        print(f"  {name:<18}{cells[0]:>18}{cells[1]:>18}{row.get('ratio', 0):>8.2f}")
+    def cell(value, form):
+        return "-" if value is None else form.format(value)
+
+    def median(side, form, absent="-"):
+        return form.format(side["median"]) if side else absent
+
+    print(f"\n{results['machine']['processor']}, {results['machine']['threads']} threads, "
+          + ", ".join(results["machine"]["isa"]))
+    show_table("plain decoding, SmolLM2-135M, batch 1, greedy, tok/s (no drafter: tau 1)",
+               ["dtype", "dflash-cpp", "transformers", "ratio"],
+               [[dtype, median(row["ours"], "{:.1f}"), median(row["peer"], "{:.1f}"),
+                 cell(row["ratio"], "{:.2f}")]
+                for dtype, row in results["plain_decoding"].items()])
+    show_table("training step, 2 layers, B=8, 64 anchors, T=512, AdamW, hard CE, seconds (peak MB)",
+               ["dtype, vocabulary", "dflash-cpp", "speculators", "ratio"],
+               [[name] + [median(row["seconds"][side], "{:.3f}")
+                          + median(row["peak_rss_mb"][side], " ({:.0f})", "")
+                          for side in ("ours", "peer")] + [cell(row["ratio"], "{:.2f}")]
+                for name, row in results["training_step"].items()])
 
 
 def main():
-    build = ROOT / sys.argv[1]
-    now = datetime.datetime.now()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", help="build folder with the program and the benches")
+    parser.add_argument("--short", action="store_true", help="one small round, nothing is written")
+    options = parser.parse_args()
+    build, now = ROOT / options.build, datetime.datetime.now()
     results = {"date": now.isoformat(timespec="seconds"), "machine": machine(),
-               "method": "medians; ours and the peer in turn in one run",
-               "plain_decoding": plain_decoding(build), "training_step": training_steps(build)}
+               "versions": versions(),
+               "method": "ours and the peer in turn in one run, orders alternating; medians",
+               "plain_decoding": plain_decoding(build, options.short),
+               "training_step": training_steps(build, options.short)}
     show(results)
+    if options.short:
+        return
     folder = ROOT / "bench" / "results"
     folder.mkdir(exist_ok=True)
     path = folder / f"{now:%Y-%m-%d}.json"

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include <cstdio>
+#include <exception>
 
 #include "base/error.h"
 #include "draft/drafter.h"
@@ -179,7 +180,7 @@ int run(const Settings& settings) {
 int main(int argc, char** argv) {
   try {
     return dflash::run(dflash::parse(argc, argv));
-  } catch (const dflash::Error& error) {
+  } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }

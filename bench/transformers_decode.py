@@ -34,7 +34,7 @@ def main() -> None:
                 past, token = out.past_key_values, out.logits[:, -1:].argmax(-1)
             seconds = time.perf_counter() - start
             rates.append((new_tokens - 1) / seconds)
-    print(json.dumps({"tok_s": statistics.median(rates), "all": rates,
+    print(json.dumps({"tokens_per_second": statistics.median(rates), "all": rates,
                       "prompt_tokens": int(ids.shape[1])}))
 
 
