@@ -9,7 +9,7 @@ import sys
 import time
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 
 def main() -> None:
@@ -18,7 +18,9 @@ def main() -> None:
     new_tokens = int(sys.argv[3])
     folder, name = str(path.parent), path.name
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=name)
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=dtype).eval()
+    dense = GgufConfig(dequantize=True)  # else it may stay packed, and compute in f32
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, gguf_file=name, dtype=dtype, quantization_config=dense).eval()
     messages = [{"role": "user", "content": sys.argv[4]}]
     ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt")
     ids = ids["input_ids"] if not torch.is_tensor(ids) else ids
@@ -35,7 +37,8 @@ def main() -> None:
             seconds = time.perf_counter() - start
             rates.append((new_tokens - 1) / seconds)
     print(json.dumps({"tokens_per_second": statistics.median(rates), "all": rates,
-                      "prompt_tokens": int(ids.shape[1])}))
+                      "prompt_tokens": int(ids.shape[1]),
+                      "weights": str(model.model.layers[0].mlp.up_proj.weight.dtype)}))
 
 
 if __name__ == "__main__":
