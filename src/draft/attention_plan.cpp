@@ -1,7 +1,8 @@
 // Cuts the blocks of a packed row into tiles. Visibility itself is asked of block/ only.
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -25,18 +26,20 @@ int64_t length(const block::Span& span) {
   return std::max<int64_t>(0, span.end - span.begin);
 }
 
-at::Tensor in_block_mask(const block::LayerRule& rule, int64_t block_size, int64_t heads_per_kv) {
+at::Tensor bias_inside_block(const block::LayerRule& rule, int64_t block_size,
+                             int64_t heads_per_kv) {
   const int64_t rows = block_size * heads_per_kv;
-  at::Tensor mask = at::ones({rows, block_size}, at::kBool);
+  at::Tensor bias = at::zeros({rows, block_size}, at::kFloat);
   bool all = true;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t key = 0; key < block_size; ++key) {
       const bool seen = block::sees_slot(rule, row / heads_per_kv, key);
-      mask.data_ptr<bool>()[row * block_size + key] = seen;
-      all = all && seen;
+      if (seen) continue;
+      bias.data_ptr<float>()[row * block_size + key] = -std::numeric_limits<float>::infinity();
+      all = false;
     }
   }
-  return all ? at::Tensor() : mask;
+  return all ? at::Tensor() : bias;
 }
 
 }  // namespace
@@ -46,7 +49,7 @@ AttentionPlan::AttentionPlan(const block::Blocks& blocks, const block::LayerRule
     : block_size_(blocks.block_size),
       heads_per_kv_(heads_per_kv),
       order_(static_cast<size_t>(blocks.num_blocks)),
-      in_block_(in_block_mask(rule, blocks.block_size, heads_per_kv)) {
+      in_block_bias_(bias_inside_block(rule, blocks.block_size, heads_per_kv)) {
   std::iota(order_.begin(), order_.end(), 0);
   const auto& anchor_N = blocks.anchor_N;
   sorted_ = std::is_sorted(anchor_N.begin(), anchor_N.end());

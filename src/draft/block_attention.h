@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -40,8 +41,9 @@ class AttentionPlan {
   const std::vector<Tile>& tiles() const { return tiles_; }
   /// Borders of a tile: only rows that do not see all of its context.
   std::vector<Border> borders(const Tile& tile) const;
-  /// [K * heads_per_kv, K], true = may attend; undefined when every slot sees every slot.
-  const at::Tensor& in_block() const { return in_block_; }
+  /// f32 [K * heads_per_kv, K] to add to scores, 0 = may attend, else -inf; undefined when every
+  /// slot sees every slot.
+  const at::Tensor& in_block_bias() const { return in_block_bias_; }
 
  private:
   int64_t block_size_ = 0, heads_per_kv_ = 0;
@@ -49,7 +51,7 @@ class AttentionPlan {
   std::vector<int64_t> order_;
   std::vector<block::Span> span_NK_;  // in sorted order
   std::vector<Tile> tiles_;
-  at::Tensor in_block_;
+  at::Tensor in_block_bias_;
 };
 
 struct BlockAttentionInputs {
@@ -58,7 +60,8 @@ struct BlockAttentionInputs {
   at::Tensor k_NKGE, v_NKGE;  // the blocks' own rows
 };
 
-/// -> [N, K, H, E]; scale E^-0.5. f32 or f64; differentiable in all five inputs.
+/// -> [N, K, H, E]; scale E^-0.5. f32 or f64, all alike; differentiable once, in all five inputs
+/// (without blocks in none but the queries).
 at::Tensor block_attention(const BlockAttentionInputs& inputs,
                            const std::shared_ptr<const AttentionPlan>& plan);
 

@@ -6,7 +6,10 @@
 #include <ATen/ops/einsum.h>
 #include <ATen/ops/softmax.h>
 
+#include <algorithm>
 #include <functional>
+
+#include "base/error.h"
 
 #include "draft/fixtures.h"
 
@@ -188,6 +191,48 @@ TEST(BlockAttention, OtherDocumentsAndLaterRowsDoNotExist) {  // R-MASK-6
     in.v_TGE[row].fill_(NAN);
   }
   EXPECT_TRUE(block_attention(in, c.plan()).equal(want));
+}
+
+TEST(BlockAttention, NoBlocks) {
+  Case c;
+  c.anchors = {};
+  const BlockAttentionInputs in = c.inputs();
+  const at::Tensor out = block_attention(in, c.plan());
+  EXPECT_EQ(out.sizes(), in.q_NKHE.sizes());
+  out.sum().backward();
+}
+
+TEST(BlockAttention, GradientsOnlyWhereAsked) {
+  Case c;
+  const at::Tensor dout = random_tensor(c.inputs().q_NKHE.sizes().vec(), 9, c.dtype);
+  const BlockAttentionInputs all = c.inputs();
+  const auto want = gradients(block_attention(all, c.plan()), all, dout);
+  for (const std::vector<size_t>& asked :
+       std::vector<std::vector<size_t>>{{0}, {1}, {2}, {1, 2}, {3}, {3, 4}, {0, 1, 2}}) {
+    const BlockAttentionInputs in = c.inputs();
+    const at::Tensor* x[] = {&in.q_NKHE, &in.k_TGE, &in.v_TGE, &in.k_NKGE, &in.v_NKGE};
+    for (const at::Tensor* tensor : x) tensor->set_requires_grad(false);
+    for (const size_t i : asked) x[i]->set_requires_grad(true);
+    block_attention(in, c.plan()).backward(dout);
+    for (size_t i = 0; i < 5; ++i) {
+      const bool is_asked = std::find(asked.begin(), asked.end(), i) != asked.end();
+      ASSERT_EQ(x[i]->grad().defined(), is_asked) << i;
+      if (is_asked) expect_close(x[i]->grad(), want[i], 1e-12, fmt::format("input {}", i));
+    }
+  }
+}
+
+TEST(BlockAttention, RefusesASecondDerivativeAndOtherTypes) {
+  Case c;
+  BlockAttentionInputs in = c.inputs();
+  const at::Tensor out = block_attention(in, c.plan());
+  EXPECT_THROW(out.sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true),
+               std::exception);
+  in.v_TGE = in.v_TGE.to(at::kFloat);
+  EXPECT_THROW(block_attention(in, c.plan()), std::exception);
+  in = c.inputs();
+  in.q_NKHE = in.q_NKHE[0];
+  EXPECT_THROW(block_attention(in, c.plan()), Error);
 }
 
 TEST(AttentionPlan, TilesStayNearTheirWindows) {
