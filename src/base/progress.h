@@ -16,6 +16,8 @@ class Progress {
   Progress(std::string label, std::string unit, int64_t total, int64_t done = 0);
   ~Progress();
 
+  /// Another number of what is to do, known only on the way.
+  void set_total(int64_t total) { total_ = total; }
   /// `note` is shown at the end of the line ("loss 2.31").
   void update(int64_t done, const std::string& note = "");
   void finish(const std::string& note = "");

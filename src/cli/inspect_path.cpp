@@ -8,15 +8,13 @@
 #include "data/dataset.h"
 #include "draft/zlab.h"
 #include "io/gguf.h"
+#include "io/jsonl.h"
 #include "io/safetensors.h"
+#include "train/checkpoint.h"
 
 namespace dflash::cli {
 namespace fs = std::filesystem;
 namespace {
-
-Json shape_json(const std::vector<int64_t>& shape) {
-  return shape;
-}
 
 Json describe_gguf(const fs::path& path) {
   const auto file = io::GgufFile::open(path);
@@ -24,7 +22,7 @@ Json describe_gguf(const fs::path& path) {
   for (const auto& tensor : file->tensors()) {
     tensors.push_back({{"name", tensor.name},
                        {"type", io::gguf_type_name(tensor.type)},
-                       {"shape", shape_json(tensor.shape)}});
+                       {"shape", tensor.shape}});
   }
   return {{"kind", "gguf"},
           {"architecture", file->string("general.architecture")},
@@ -36,9 +34,8 @@ Json describe_safetensors(const fs::path& path) {
   const auto file = io::Checkpoint::open(path);
   Json tensors = Json::array();
   for (const auto& tensor : file->tensors()) {
-    tensors.push_back({{"name", tensor.name},
-                       {"type", io::dtype_name(tensor.dtype)},
-                       {"shape", shape_json(tensor.shape)}});
+    tensors.push_back(
+        {{"name", tensor.name}, {"type", io::dtype_name(tensor.dtype)}, {"shape", tensor.shape}});
   }
   return {{"kind", "safetensors"}, {"num_tensors", tensors.size()}, {"tensors", tensors}};
 }
@@ -75,24 +72,77 @@ Json describe_drafter(const fs::path& path) {
   return json;
 }
 
+/// What a run or checkpoint says of itself while files of it may still be missing.
+Json state_of(const fs::path& checkpoint) {
+  if (!fs::exists(checkpoint / "state.json")) return Json::object();
+  Json state = read_json(checkpoint / "state.json");
+  for (const char* key : {"options", "machine", "schedule"}) state.erase(key);
+  return state;
+}
+
+bool is_checkpoint(const fs::path& path) {
+  return !fs::exists(path / "config.json") &&
+         (fs::exists(path / "state.json") || fs::is_directory(path / "model"));
+}
+
+Json describe_checkpoint(const fs::path& path) {
+  const bool complete = fs::exists(path / "COMPLETE");
+  Json json = complete ? describe_drafter(path / "model") : Json::object();
+  json["kind"] = complete ? "checkpoint" : "unfinished checkpoint (no COMPLETE): nothing reads it";
+  json["state"] = state_of(path);
+  return json;
+}
+
+/// Step of the last line of metrics.jsonl, validation lines included; 0 before the first.
+int64_t last_step(const fs::path& metrics) {
+  int64_t step = 0;
+  if (!fs::exists(metrics)) return step;
+  io::read_jsonl(metrics, {}, [&](int64_t, const Json& line) { step = line.value("step", step); });
+  return step;
+}
+
+Json describe_run(const fs::path& path) {
+  Json json = {{"kind", "run"},
+               {"steps_done", last_step(path / "metrics.jsonl")},
+               {"drafter", "none yet: no checkpoint is complete"},
+               {"checkpoints", Json::array()},
+               {"info", read_json(path / "run.json")}};
+  const fs::path folder = path / "checkpoints";
+  for (const auto& entry : train::list_checkpoints(folder)) {
+    json["checkpoints"].push_back(entry.path.filename().string());
+  }
+  if (!json["checkpoints"].empty()) json["drafter"] = resolve_drafter(path).string();
+  if (fs::is_directory(folder)) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (is_checkpoint(entry.path()) && !fs::exists(entry.path() / "COMPLETE")) {
+        json["unfinished"].push_back(entry.path().filename().string());
+      }
+    }
+  }
+  return json;
+}
+
+Json describe_features(const fs::path& path) {
+  const Json info = read_json(path / "features.json");
+  const bool complete = info.value("complete", false);
+  return {{"kind", complete ? "features" : "unfinished features: capture goes on with them"},
+          {"info", info}};
+}
+
 Json describe(const fs::path& path) {
   if (!fs::exists(path)) fail("no such file or folder: {}", path.string());
   if (path.extension() == ".gguf") return describe_gguf(path);
   if (path.extension() == ".safetensors") return describe_safetensors(path);
   if (fs::exists(path / "dataset.json")) return describe_dataset(path);
-  if (fs::exists(path / "features.json")) {
-    return {{"kind", "features"}, {"info", read_json(path / "features.json")}};
-  }
-  if (fs::exists(path / "run.json")) {
-    return {{"kind", "run"},
-            {"drafter", resolve_drafter(path).string()},
-            {"info", read_json(path / "run.json")}};
-  }
+  if (fs::exists(path / "features.json")) return describe_features(path);
+  if (fs::exists(path / "run.json")) return describe_run(path);
+  if (is_checkpoint(path)) return describe_checkpoint(path);
   const fs::path config = path / "config.json";
   if (!fs::exists(config)) {
     fail(
-        "cannot tell what {} is\n  hint: a target folder or .gguf, a drafter, dataset, features or "
-        "run folder",
+        "cannot tell what {} is\n  hint: a target folder or .gguf, a drafter, dataset, features, "
+        "run "
+        "or checkpoint folder",
         path.string());
   }
   const std::string architecture = read_json(config).value("architectures", Json::array()).dump();
@@ -103,11 +153,22 @@ Json describe(const fs::path& path) {
   return json;
 }
 
-void print_text(const Json& json) {
+/// Objects are indented, everything else is a line.
+void print_fields(const Json& json, int indent) {
   for (const auto& [key, value] : json.items()) {
     if (key == "tensors") continue;
-    fmt::print("{:<18} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+    if (value.is_object() && !value.empty()) {
+      fmt::print("{:{}}{}\n", "", indent, key);
+      print_fields(value, indent + 2);
+      continue;
+    }
+    fmt::print("{:{}}{:<{}} {}\n", "", indent, key, 22 - indent,
+               value.is_string() ? value.get<std::string>() : value.dump());
   }
+}
+
+void print_text(const Json& json) {
+  print_fields(json, 0);
   for (const Json& tensor : json.value("tensors", Json::array())) {
     fmt::print("  {:<48} {:<6} {}\n", tensor["name"].get<std::string>(),
                tensor["type"].get<std::string>(), tensor["shape"].dump());
@@ -117,7 +178,7 @@ void print_text(const Json& json) {
 }  // namespace
 
 int inspect_path(int argc, char** argv) {
-  VerbParser parser("inspect", "What a target, drafter, dataset, feature or run folder is.");
+  VerbParser parser("inspect", "What a target, drafter, dataset, features, run or checkpoint is.");
   std::string path;
   bool json = false;
   parser.app().add_option("path", path, "file or folder")->required();

@@ -2,9 +2,13 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
+#include <set>
+#include <sstream>
 
-#include "base/log.h"
+#include "base/files.h"
 #include "base/progress.h"
 
 namespace dflash::cli {
@@ -31,6 +35,27 @@ std::optional<int> VerbParser::parse(int argc, char** argv) {
     Progress::set_enabled(false);
   }
   return std::nullopt;
+}
+
+void VerbParser::save_options(const std::filesystem::path& result) const {
+  std::filesystem::path beside = result.string() + ".toml";
+  if (std::filesystem::is_directory(result)) beside = result / "config.toml";
+  write_text(beside, resolved());
+}
+
+std::vector<std::string> VerbParser::changed_options(const std::string& earlier) const {
+  std::set<std::string> now;
+  std::istringstream lines(resolved());
+  for (std::string line; std::getline(lines, line);) now.insert(line);
+  constexpr std::array kIgnored = {"json=", "quiet=", "threads=", "resume="};
+  std::vector<std::string> changed;
+  std::istringstream before(earlier);
+  for (std::string line; std::getline(before, line);) {
+    const bool ignored = std::any_of(kIgnored.begin(), kIgnored.end(),
+                                     [&](const char* key) { return line.starts_with(key); });
+    if (!ignored && !now.contains(line)) changed.push_back(line);
+  }
+  return changed;
 }
 
 void TargetOptions::add(CLI::App& app) {

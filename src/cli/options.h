@@ -3,10 +3,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "decode/sampler.h"
 #include "jobs/model.h"
 
@@ -22,6 +25,12 @@ class VerbParser {
   CLI::App& app() { return app_; }
   /// Every option with its value, as TOML: written beside the result.
   std::string resolved() const { return app_.config_to_str(/*default_also=*/true); }
+  /// Writes resolved() beside a result: config.toml in a folder, FILE.toml beside a file. It can be
+  /// given as --config.
+  void save_options(const std::filesystem::path& result) const;
+  /// Lines of `earlier`, an earlier resolved(), that say something else now; what only concerns
+  /// output and machine (--json, --quiet, --threads, --resume) is not compared.
+  std::vector<std::string> changed_options(const std::string& earlier) const;
 
  private:
   CLI::App app_;
@@ -49,5 +58,14 @@ struct SamplingOptions {
 
 /// Result on stdout: JSON when asked for, nothing otherwise.
 void print_json(const Json& json);
+
+/// How a job ends: its options beside the result, a line for people, a report for programs.
+template <typename Report>
+void finish_job(const VerbParser& parser, const std::filesystem::path& out, const Report& report,
+                bool json) {
+  parser.save_options(out);
+  log_info("{}: {}", out.string(), report.text());
+  if (json) print_json(report.to_json());
+}
 
 }  // namespace dflash::cli

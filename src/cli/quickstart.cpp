@@ -1,5 +1,7 @@
 #include "cli/quickstart.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -16,11 +18,13 @@ constexpr int64_t kTaps = 5;
 constexpr int64_t kDraftVocab = 8192;
 constexpr int64_t kSamples = 8;  // answers a prompt at most: one greedy, the others sampled
 
-void stop_here(const std::string& step) {
-  if (stop_requested()) fail("stopped in step '{}'; the same command goes on from here", step);
+/// Seconds that earlier, stopped calls spent in a step.
+double spent_before(const QuickstartRun& run, const std::string& name) {
+  return run.summary.value("unfinished", Json::object()).value(name, 0.0);
 }
 
-/// Runs a step once: its numbers are kept in progress.json, so that a later call skips it.
+/// Runs a step once: its numbers are kept in progress.json, so that a later call skips it. The
+/// time of a call that was stopped is kept too and counts in the end.
 void run_step(QuickstartRun& run, const std::string& name, const std::string& text,
               void (*step)(QuickstartRun&)) {
   const bool done = run.summary.contains(name + "_seconds");
@@ -28,14 +32,20 @@ void run_step(QuickstartRun& run, const std::string& name, const std::string& te
   if (done) return;
   Timer timer;
   step(run);
-  stop_here(name);
-  run.summary[name + "_seconds"] = timer.seconds();
+  const double seconds = spent_before(run, name) + timer.seconds();
+  if (stop_requested()) {
+    run.summary["unfinished"] = {{name, seconds}};
+  } else {
+    run.summary.erase("unfinished");
+    run.summary[name + "_seconds"] = seconds;
+  }
   write_json(run.folder / "progress.json", run.summary);
+  if (stop_requested()) fail("stopped in step '{}'; the same command goes on from here", name);
 }
 
 void make_answers(QuickstartRun& run) {
   const auto& options = run.options;
-  const auto prompts =
+  const auto file =
       jobs::read_prompts(jobs::prompts_folder() / "train.jsonl", options.short_form ? 8 : 0);
   jobs::RegenerateOptions regenerate;
   regenerate.out = run.folder / "answers.jsonl";
@@ -43,11 +53,15 @@ void make_answers(QuickstartRun& run) {
   regenerate.samples = options.short_form ? 1 : kSamples;
   regenerate.temperature = 0.7;
   regenerate.batch = 128;
-  regenerate.max_seconds = options.answer_seconds();
-  const auto report = jobs::regenerate(run.model, prompts, regenerate);
+  if (options.answer_seconds() > 0) {  // 0 would be no limit
+    regenerate.max_seconds = std::max(options.answer_seconds() - spent_before(run, "answers"), 0.1);
+  }
+  const auto report = jobs::regenerate(run.model, file.prompts, regenerate);
   if (report.answers + report.resumed == 0) fail("no answer was finished in the time given");
   run.summary["answers"] = report.answers + report.resumed;
-  run.summary["answer_tok_s"] = static_cast<double>(report.tokens) / report.seconds;
+  if (report.tokens > 0) {
+    run.summary["answer_tok_s"] = static_cast<double>(report.tokens) / report.seconds;
+  }
 }
 
 void make_dataset(QuickstartRun& run) {
@@ -68,9 +82,9 @@ void make_features(QuickstartRun& run) {
   jobs::CaptureOptions options;
   options.out = run.folder / "features";
   options.taps = target::default_taps(run.model.target->config().num_layers, kTaps);
-  const auto report =
-      jobs::capture(*run.model.target, data::load_dataset(run.folder / "dataset"), options);
-  run.summary["captured_tokens"] = report.tokens;
+  const auto dataset = data::load_dataset(run.folder / "dataset");
+  jobs::capture(*run.model.target, dataset, options);
+  run.summary["captured_tokens"] = dataset.num_tokens();
 }
 
 void make_drafter(QuickstartRun& run) {

@@ -52,10 +52,9 @@ std::string Generation::summary(const std::string& proposer) const {
 }
 
 Json Generation::to_json(const std::string& proposer) const {
-  const char* finish[] = {"stop", "length", "context"};
   return {{"text", text},
           {"ids", result.tokens},
-          {"finish", finish[static_cast<int>(result.finish)]},
+          {"finish", decode::finish_name(result.finish)},
           {"proposer", proposer},
           {"acceptance", result.counts.to_json()},
           {"prefill_seconds", prefill_seconds},

@@ -17,13 +17,19 @@ train::NoiseKind parse_noise(const std::string& name) {
 std::vector<decode::Request> validation_requests(const jobs::Model& model,
                                                  const ValidationOptions& options) {
   std::vector<decode::Request> requests;
-  for (const auto& prompt : jobs::read_prompts(options.prompts, options.limit)) {
+  for (const auto& prompt : jobs::read_prompts(options.prompts, options.limit).prompts) {
+    auto encoded = jobs::encode_prompt(model, prompt);
+    if (!encoded.refused.empty()) {
+      log_warning("validation prompt {}: left out, {}", prompt.id, encoded.refused);
+      continue;
+    }
     decode::Request request;
-    request.prompt = text::encode_prompt(*model.tokenizer, model.chat, prompt.messages);
+    request.prompt = std::move(encoded.ids);
     request.max_new_tokens = options.max_new_tokens;
     request.stop_ids = model.tokenizer->stop_ids();
     requests.push_back(std::move(request));
   }
+  if (requests.empty()) fail("{}: no prompt can be decoded", options.prompts);
   return requests;
 }
 

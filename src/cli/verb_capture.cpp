@@ -1,6 +1,4 @@
 // capture: dataset -> features.
-#include "base/log.h"
-#include "base/progress.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "jobs/capture.h"
@@ -33,18 +31,7 @@ int run_capture(int argc, char** argv) {
     options.taps = target::default_taps(model.target->config().num_layers, num_taps);
   }
   const auto report = jobs::capture(*model.target, data::load_dataset(dataset_path), options);
-  log_info("{}: {} documents ({} were there), {} tokens in {}, {} left out{}", out,
-           report.documents, report.resumed, report.tokens, format_duration(report.seconds),
-           report.quarantined, report.stopped ? "; stopped early, the same call goes on" : "");
-  if (json) {
-    print_json({{"documents", report.documents},
-                {"resumed", report.resumed},
-                {"tokens", report.tokens},
-                {"quarantined", report.quarantined},
-                {"seconds", report.seconds},
-                {"taps", options.taps},
-                {"stopped", report.stopped}});
-  }
+  finish_job(parser, out, report, json);
   return 0;
 }
 

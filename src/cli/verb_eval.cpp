@@ -1,5 +1,6 @@
 // eval: drafters side by side on task sets, beside plain decoding and prompt lookup.
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/stop.h"
@@ -53,6 +54,7 @@ int run_eval(int argc, char** argv) {
   eval::EvalOptions options;
   std::vector<std::string> drafters, sets = {"heldout", "humaneval"};
   int64_t limit = 0, max_proposals = 0;
+  std::string out;
   bool no_lookup = false, no_plain = false, json = false;
   auto& app = parser.app();
   target.add(app);
@@ -65,6 +67,7 @@ int run_eval(int argc, char** argv) {
   app.add_option("--draft-tokens", max_proposals, "proposals a pass at most (0: block size - 1)");
   app.add_flag("--no-lookup", no_lookup, "without the prompt-lookup baseline");
   app.add_flag("--no-plain", no_plain, "without plain decoding: tau only, texts not compared");
+  app.add_option("--out", out, "also write the report to this JSON file (empty: none)");
   app.add_flag("--json", json, "the report as JSON on stdout");
   if (auto code = parser.parse(argc, argv)) return *code;
 
@@ -83,6 +86,10 @@ int run_eval(int argc, char** argv) {
     if (!json) fmt::print("{}\n", report.to_table());
     lossless = lossless && report.lossless();
     if (stop_requested()) break;
+  }
+  if (!out.empty()) {
+    write_json(out, {{"sets", reports}});
+    parser.save_options(out);
   }
   if (json) print_json({{"sets", reports}});
   if (!lossless) fail("a text differs from plain decoding's; see the report");

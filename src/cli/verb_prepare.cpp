@@ -61,6 +61,7 @@ int run_prepare(int argc, char** argv) {
   const auto chat = jobs::load_chat(*tokenizer);
   const auto prepared = data::prepare({files.begin(), files.end()}, *tokenizer, &chat, options);
   data::save_dataset(out, prepared.dataset);
+  parser.save_options(out);
   if (json) {
     print_json(prepared.report.to_json());
   } else {

@@ -65,7 +65,7 @@ int run_quickstart(int argc, char** argv) {
           run.folder.string(), run.summary["options"].dump());
     }
     run.summary["options"] = wanted;
-    write_text(run.folder / "config.toml", parser.resolved());
+    parser.save_options(run.folder);
     run.model = options.target.load();
     run_steps(run);
     double seconds = 0;

@@ -1,6 +1,4 @@
 // regenerate: prompts -> the target's own answers.
-#include "base/log.h"
-#include "base/progress.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "jobs/regenerate.h"
@@ -31,18 +29,10 @@ int run_regenerate(int argc, char** argv) {
 
   options.out = out;
   const auto model = target.load();
-  const auto report = jobs::regenerate(model, jobs::read_prompts(prompts_path, limit), options);
-  log_info("{}: {} new answers ({} were there), {} tokens in {}, {} cut by the budget{}", out,
-           report.answers, report.resumed, report.tokens, format_duration(report.seconds),
-           report.cut_by_budget, report.stopped ? "; stopped early, the same call goes on" : "");
-  if (json) {
-    print_json({{"answers", report.answers},
-                {"resumed", report.resumed},
-                {"tokens", report.tokens},
-                {"cut_by_budget", report.cut_by_budget},
-                {"seconds", report.seconds},
-                {"stopped", report.stopped}});
-  }
+  const auto file = jobs::read_prompts(prompts_path, limit);
+  auto report = jobs::regenerate(model, file.prompts, options);
+  if (file.cut_off > 0) report.skipped["cut off at the end of the file"] = file.cut_off;
+  finish_job(parser, out, report, json);
   return 0;
 }
 

@@ -1,13 +1,33 @@
 // train: dataset (+ features, or the target live in the same process) -> a drafter.
 #include "base/error.h"
-#include "base/log.h"
-#include "base/progress.h"
+#include "base/files.h"
 #include "cli/drafters.h"
 #include "cli/options.h"
 #include "cli/training.h"
 #include "cli/verbs.h"
+#include "train/checkpoint.h"
 
 namespace dflash::cli {
+namespace fs = std::filesystem;
+namespace {
+
+/// True when `out` holds checkpoints of this very command, which then goes on. Error: they are of
+/// other options.
+bool goes_on(const fs::path& out, const VerbParser& parser) {
+  if (!train::latest_checkpoint(out / "checkpoints")) return false;
+  const Json config = read_json(out / "run.json").value("config", Json::object());
+  if (!config.contains("command_line")) {
+    fail("{} was not begun by train\n  hint: --resume goes on with these options", out.string());
+  }
+  const auto changed = parser.changed_options(config["command_line"].get<std::string>());
+  if (changed.empty()) return true;
+  fail(
+      "{} was begun with other options: {}\n  hint: --resume goes on with these, --out takes "
+      "another folder",
+      out.string(), fmt::join(changed, ", "));
+}
+
+}  // namespace
 
 int run_train(int argc, char** argv) {
   VerbParser parser("train", "Trains a drafter for a target.");
@@ -22,7 +42,8 @@ int run_train(int argc, char** argv) {
   app.add_option("--dataset", flags.dataset, "dataset folder (from prepare)")->required();
   app.add_option("--features", flags.features, "features folder (from capture; empty: live)");
   app.add_option("--out", flags.out, "run folder");
-  app.add_flag("--resume", options.resume, "go on from the newest checkpoint of --out");
+  app.add_flag("--resume", options.resume,
+               "go on from the newest checkpoint of --out though options have changed");
   app.add_option("--init-from", flags.init_from, "drafter to start from (weights only)");
   app.add_option("--init", init, "fresh, or target-layers: copies of the target's last blocks")
       ->check(CLI::IsMember({"fresh", "target-layers"}));
@@ -34,22 +55,15 @@ int run_train(int argc, char** argv) {
   if (auto code = parser.parse(argc, argv)) return *code;
 
   flags.apply(options);
+  options.resume = options.resume || goes_on(options.out, parser);
   options.drafter.from_target_layers = init == "target-layers";
   options.config = {{"command_line", parser.resolved()}};
   const auto model = target.load();
   const auto result = jobs::train_drafter(model, options, validation.callback(model));
-  log_info("{}: {} steps in {}, {:.0f} anchors/s, tau {:.3f}{}", options.out.string(), result.steps,
-           format_duration(result.seconds), result.anchors_per_second, result.last_tau,
-           result.finished ? "" : "; stopped early, --resume goes on");
-  if (json) {
-    print_json({{"steps", result.steps},
-                {"finished", result.finished},
-                {"seconds", result.seconds},
-                {"anchors_per_second", result.anchors_per_second},
-                {"tau", result.last_tau},
-                {"best_tau", result.best_tau},
-                {"checkpoint", result.last_checkpoint.string()}});
+  if (result.finished && result.last.step == 0) {
+    log_info("{} was complete; another --out trains anew", options.out.string());
   }
+  finish_job(parser, options.out, result, json);
   return 0;
 }
 

@@ -41,7 +41,7 @@ struct FeatureShard {
 void check_dataset(const FeatureInfo& info, const std::string& dataset_fingerprint);
 
 /// Error naming the first difference when features do not fit what a drafter reads: taps, hidden
-/// size, target. An empty fingerprint is not compared.
+/// size, target. Empty taps or fingerprint are not compared.
 void check_features(const FeatureInfo& info, const std::vector<int64_t>& taps, int64_t hidden_size,
                     const std::string& target_fingerprint);
 

@@ -164,7 +164,9 @@ void Preparer::add_row(const std::string& where, const Row& row) {
     return out_.report.drop("refused by the chat template", where, error.what());
   }
   if (row.kind != Row::Kind::kPlainText) return add_document(where, std::move(document), row);
-  for (size_t begin = 0; begin < document.ids.size(); begin += options_.max_tokens) {
+  if (document.ids.empty()) return out_.report.drop("empty text", where, "");
+  for (size_t begin = 0; begin < document.ids.size() && !is_full(); begin += options_.max_tokens) {
+    out_.report.pieces += begin > 0 ? 1 : 0;
     const size_t end = std::min(begin + options_.max_tokens, document.ids.size());
     add_document(where,
                  {{document.ids.begin() + begin, document.ids.begin() + end},

@@ -26,6 +26,7 @@ double PrepareReport::supervised_share() const {
 std::string PrepareReport::text() const {
   constexpr std::string_view kLine = "{:<52} {:>9}  {}\n";
   std::string out = fmt::format(kLine, "rows read", rows, "");
+  if (pieces > 0) out += fmt::format(kLine, "  more, where long plain text was cut", pieces, "");
   out += fmt::format(kLine, "documents kept", documents, "");
   out += fmt::format(kLine, "tokens", tokens, "");
   out += fmt::format(kLine, "  supervised", supervised,
@@ -50,10 +51,15 @@ Json PrepareReport::to_json() const {
   for (const auto& [reason, drop] : drops_) {
     drops[reason] = {{"count", drop.count}, {"first", drop.first}};
   }
-  return {{"rows", rows},           {"documents", documents},
-          {"tokens", tokens},       {"supervised", supervised},
-          {"truncated", truncated}, {"answers_cut", answers_cut},
-          {"dropped", dropped()},   {"drops", drops},
+  return {{"rows", rows},
+          {"pieces", pieces},
+          {"documents", documents},
+          {"tokens", tokens},
+          {"supervised", supervised},
+          {"truncated", truncated},
+          {"answers_cut", answers_cut},
+          {"dropped", dropped()},
+          {"drops", drops},
           {"warnings", warnings}};
 }
 

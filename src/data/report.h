@@ -17,7 +17,8 @@ class PrepareReport {
     std::string first;  // where it was met first: "file:line" and the detail
   };
 
-  int64_t rows = 0;                    // records read, broken lines included
+  int64_t rows = 0;                    // records read, broken lines included; a .txt file is one
+  int64_t pieces = 0;                  // more documents that long plain text was cut into
   int64_t documents = 0;               // kept
   int64_t tokens = 0, supervised = 0;  // of the kept documents
   int64_t truncated = 0;               // kept documents cut to the longest length

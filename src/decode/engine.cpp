@@ -94,7 +94,8 @@ class Engine {
   target::Hidden forward(const std::vector<PassPart>& parts) const;
   Choices choices(const std::vector<PassPart>& parts, const target::Hidden& hidden) const;
   void hand_out_taps(const std::vector<PassPart>& parts, const at::Tensor& taps_RF);
-  void book(const std::vector<PassPart>& parts, double seconds, int64_t decoded);
+  void book(const std::vector<PassPart>& parts, double draft_seconds, double seconds,
+            int64_t decoded);
 
   const target::Target& target_;
   Proposer* proposer_;
@@ -212,8 +213,10 @@ void Engine::hand_out_taps(const std::vector<PassPart>& parts, const at::Tensor&
   proposer_->observe(committed, pieces.size() == 1 ? pieces[0] : at::cat(pieces));
 }
 
-/// A pass that holds prompt rows and decoding rows is booked on both, by rows.
-void Engine::book(const std::vector<PassPart>& parts, double seconds, int64_t decoded) {
+/// A pass that holds prompt rows and decoding rows is booked on both, by rows; drafting is all
+/// decoding.
+void Engine::book(const std::vector<PassPart>& parts, double draft_seconds, double seconds,
+                  int64_t decoded) {
   int64_t rows = 0, prefill = 0;
   for (const PassPart& part : parts) {
     rows += part.num_rows;
@@ -221,13 +224,14 @@ void Engine::book(const std::vector<PassPart>& parts, double seconds, int64_t de
   }
   const double share = static_cast<double>(prefill) / static_cast<double>(rows);
   run_.prefill_seconds += seconds * share;
-  run_.decode_seconds += seconds * (1.0 - share);
+  run_.decode_seconds += draft_seconds + seconds * (1.0 - share);
   run_.decode_tokens += decoded;
 }
 
 void Engine::pass() {
   const Timer timer;
   draft();
+  const double draft_seconds = timer.seconds();
   std::vector<PassPart> parts = plan();
   const target::Hidden hidden = forward(parts);
   const Choices chosen = choices(parts, hidden);
@@ -238,10 +242,15 @@ void Engine::pass() {
     if (options_.on_commit && !commit.tokens.empty()) options_.on_commit(commit);
   }
   hand_out_taps(parts, hidden.taps_RF);
-  book(parts, timer.seconds(), decoded);
+  book(parts, draft_seconds, timer.seconds() - draft_seconds, decoded);
 }
 
 }  // namespace
+
+const char* finish_name(Finish finish) {
+  constexpr const char* kNames[] = {"stop", "length", "context"};
+  return kNames[static_cast<int>(finish)];
+}
 
 void Proposer::observe(std::span<const Committed>, const at::Tensor&) {}
 void Proposer::reset(int64_t) {}

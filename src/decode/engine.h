@@ -25,6 +25,8 @@ struct Request {
 };
 
 enum class Finish { kStop, kLength, kContext };
+/// "stop", "length", "context": the one spelling in files and reports.
+const char* finish_name(Finish finish);
 
 /// Tokens committed by one pass; `accepted` of them were drafted, the last may be the bonus token.
 struct Commit {

@@ -10,13 +10,18 @@ double rate(int64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
 }
 
-Json to_json(const Speed& speed) {
-  return {{"prefill_seconds", speed.prefill_seconds},
-          {"decode_seconds", speed.decode_seconds},
-          {"tokens", speed.tokens},
-          {"decode_tokens", speed.decode_tokens},
-          {"decode_tokens_per_second", speed.decode_rate()},
-          {"overall_tokens_per_second", speed.overall_rate()}};
+/// In a batch prompts and answers share passes: their seconds are not measured apart.
+Json to_json(const Speed& speed, bool timed) {
+  Json json = {{"seconds", speed.prefill_seconds + speed.decode_seconds},
+               {"tokens", speed.tokens},
+               {"overall_tokens_per_second", speed.overall_rate()}};
+  if (timed) {
+    json.update({{"prefill_seconds", speed.prefill_seconds},
+                 {"decode_seconds", speed.decode_seconds},
+                 {"decode_tokens", speed.decode_tokens},
+                 {"decode_tokens_per_second", speed.decode_rate()}});
+  }
+  return json;
 }
 
 Json to_json(const Difference& difference) {
@@ -36,12 +41,12 @@ Json to_json(const ContextBin& bin) {
           {"passes", bin.counts.passes()}};
 }
 
-Json to_json(const ArmReport& arm) {
+Json to_json(const ArmReport& arm, bool timed) {
   Json json = {{"name", arm.name},
                {"acceptance", arm.counts.to_json()},
                {"tau_without_loops", arm.without_loops.tau()},
                {"mean_of_means", arm.mean_of_means},
-               {"speed", to_json(arm.speed)},
+               {"speed", to_json(arm.speed, timed)},
                {"repeating_drafts", arm.repeating_drafts},
                {"by_context", Json::array()},
                {"differences", Json::array()}};
@@ -93,11 +98,11 @@ Json Report::to_json() const {
                {"stopped", stopped},
                {"arms", Json::array()}};
   if (has_plain) {
-    json["plain"] = eval::to_json(plain);
+    json["plain"] = eval::to_json(plain, timed);
     json["lossless"] = lossless();
   }
   for (const ArmReport& arm : arms) {
-    Json entry = eval::to_json(arm);
+    Json entry = eval::to_json(arm, timed);
     if (timed && has_plain) entry["speedup"] = speedup(arm);
     json["arms"].push_back(std::move(entry));
   }

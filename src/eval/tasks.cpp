@@ -1,6 +1,7 @@
 #include "eval/tasks.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "io/jsonl.h"
 
 namespace dflash::eval {
@@ -51,11 +52,15 @@ std::string human_eval_message(std::string_view prompt) {
 TaskSet read_tasks(const std::filesystem::path& path, int64_t limit) {
   TaskSet set;
   set.name = path.stem().string();
-  io::read_jsonl(path, {}, [&](int64_t line, const Json& record) {
+  const auto counts = io::read_jsonl(path, {}, [&](int64_t line, const Json& record) {
     if (limit > 0 && static_cast<int64_t>(set.tasks.size()) >= limit) return;
     std::vector<text::Message> messages = messages_of(record);
     set.tasks.push_back({id_of(record, line), std::move(messages)});
   });
+  if (counts.cut_off) {
+    log_warning("tasks: {}: the last line ({}) is cut off and left out; is the file whole?",
+                path.string(), counts.lines);
+  }
   if (set.tasks.empty()) fail("tasks: {}: expected at least one task, got none", path.string());
   return set;
 }

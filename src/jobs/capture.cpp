@@ -1,5 +1,6 @@
 #include "jobs/capture.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -107,6 +108,12 @@ int64_t append_documents(data::FeatureShard& shard, const data::Dataset& dataset
   return bad;
 }
 
+/// One or two bad documents of a small dataset are no share yet, unless they are all of it.
+bool too_many_bad(int64_t bad, int64_t documents, double max_share) {
+  return bad >= std::min<int64_t>(3, documents) &&
+         static_cast<double>(bad) > max_share * static_cast<double>(documents);
+}
+
 std::vector<int64_t> open_documents(const data::Dataset& dataset,
                                     const std::vector<int64_t>& done) {
   const std::set<int64_t> finished(done.begin(), done.end());
@@ -136,13 +143,27 @@ bool is_complete(const std::filesystem::path& out, const data::FeatureInfo& want
 
 }  // namespace
 
+std::string CaptureReport::text() const {
+  return fmt::format("{} documents ({} were there), {} tokens in {}, {} left out{}", documents,
+                     resumed, tokens, format_duration(seconds), quarantined,
+                     stopped ? "; stopped early, the same command goes on" : "");
+}
+
+Json CaptureReport::to_json() const {
+  return {{"documents", documents},     {"resumed", resumed}, {"tokens", tokens},
+          {"quarantined", quarantined}, {"seconds", seconds}, {"taps", taps},
+          {"stopped", stopped}};
+}
+
 CaptureReport capture(const target::Target& target, const data::Dataset& dataset,
                       const CaptureOptions& options) {
   const data::FeatureInfo info = feature_info(target, dataset, options);
-  if (is_complete(options.out, info)) return {.resumed = dataset.num_documents()};
+  if (is_complete(options.out, info)) {
+    return {.resumed = dataset.num_documents(), .taps = options.taps};
+  }
   data::FeatureWriter writer(options.out, info);
   const auto open = open_documents(dataset, writer.done());
-  CaptureReport report{.resumed = static_cast<int64_t>(writer.done().size())};
+  CaptureReport report{.resumed = static_cast<int64_t>(writer.done().size()), .taps = options.taps};
   const int64_t row_bytes =
       static_cast<int64_t>(options.taps.size() + (options.keep_last ? 1 : 0)) *
       target.config().hidden_size * (options.f32 ? 4 : 2);
@@ -159,11 +180,11 @@ CaptureReport capture(const target::Target& target, const data::Dataset& dataset
     report.quarantined += append_documents(shard, dataset, documents, pass, options);
     report.documents += static_cast<int64_t>(documents.size());
     report.tokens += pass.first_row.back();
-    if (report.quarantined > options.max_bad_share * static_cast<double>(dataset.num_documents())) {
+    if (too_many_bad(report.quarantined, dataset.num_documents(), options.max_bad_share)) {
       fail(
           "{} of {} documents have features that are not finite\n  hint: the target overflows in "
           "its storage type; try --dtype f32",
-          report.quarantined, report.documents);
+          report.quarantined, dataset.num_documents());
     }
     if (static_cast<int64_t>(shard.ids.size()) >= options.tokens_per_shard) {
       writer.write(shard);

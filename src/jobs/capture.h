@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "data/dataset.h"
 #include "target/target.h"
 
@@ -18,13 +20,18 @@ struct CaptureOptions {
   bool f32 = false;                  // store f32 instead of bf16
   int64_t rows_per_pass = 1024;      // tokens in one target pass
   int64_t tokens_per_shard = 32768;  // a shard is written when it holds so many
-  double max_bad_share = 0.05;       // abort when more documents than this have NaN features
+  double max_bad_share = 0.05;       // abort when more (and at least 3) have NaN features
 };
 
 struct CaptureReport {
   int64_t documents = 0, resumed = 0, tokens = 0, quarantined = 0;
+  std::vector<int64_t> taps = {};
   double seconds = 0;
-  bool stopped = false;
+  bool stopped = false;  // by a signal; the folder can go on
+
+  /// One line for people.
+  std::string text() const;
+  Json to_json() const;
 };
 
 CaptureReport capture(const target::Target& target, const data::Dataset& dataset,

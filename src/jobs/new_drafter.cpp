@@ -44,8 +44,10 @@ int64_t resolve_mask_id(const Model& model, int64_t given) {
   }
   if (id >= rows) fail("mask id {} is outside the embedding's {} rows", id, rows);
   const auto& stops = model.tokenizer->stop_ids();
-  if (std::find(stops.begin(), stops.end(), id) != stops.end() || id == model.tokenizer->bos_id()) {
-    fail("mask id {} is an end or begin token of the target; choose another", id);
+  if (std::find(stops.begin(), stops.end(), id) != stops.end() || id == model.tokenizer->bos_id() ||
+      id == model.tokenizer->pad_id()) {
+    fail("mask id {} is an end, begin or pad token of the target\n  hint: choose another --mask-id",
+         id);
   }
   return id;
 }

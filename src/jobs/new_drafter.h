@@ -27,7 +27,8 @@ struct NewDrafterOptions {
 };
 
 /// The given id, else the first embedding row past the tokenizer, else "<empty_output>" (SmolLM2's
-/// unused special token). Error when none fits or the id is an end, begin or out of range.
+/// unused special token). Error when none fits, or the id is an end, begin or pad id or out of
+/// range.
 int64_t resolve_mask_id(const Model& model, int64_t given);
 
 /// Error: sizes that do not fit, taps out of range.

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "io/fingerprint.h"
 #include "io/jsonl.h"
 
@@ -36,10 +37,11 @@ Prompt parse_prompt(const Json& json) {
 
 }  // namespace
 
-std::vector<Prompt> read_prompts(const std::filesystem::path& path, int64_t limit) {
-  std::vector<Prompt> prompts;
+PromptFile read_prompts(const std::filesystem::path& path, int64_t limit) {
+  PromptFile file;
+  auto& prompts = file.prompts;
   std::set<std::string> ids;
-  io::read_jsonl(path, {}, [&](int64_t line, const Json& json) {
+  const auto counts = io::read_jsonl(path, {}, [&](int64_t line, const Json& json) {
     if (limit > 0 && static_cast<int64_t>(prompts.size()) >= limit) return;
     try {
       prompts.push_back(parse_prompt(json));
@@ -54,7 +56,29 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path, int64_t limi
     }
   });
   if (prompts.empty()) fail("no prompt in {}", path.string());
-  return prompts;
+  if (counts.cut_off) {
+    file.cut_off = 1;
+    log_warning("{}: the last line ({}) is cut off and left out; is the file whole?", path.string(),
+                counts.lines);
+  }
+  return file;
+}
+
+EncodedPrompt encode_prompt(const Model& model, const Prompt& prompt) {
+  EncodedPrompt out;
+  try {
+    out.ids = text::encode_prompt(*model.tokenizer, model.chat, prompt.messages);
+  } catch (const Error& error) {
+    return {.refused = "refused by the chat template", .detail = error.what()};
+  }
+  const int64_t longest = model.target->config().max_positions;
+  const auto length = static_cast<int64_t>(out.ids.size());
+  if (length == 0) return {.refused = "no token in it"};
+  if (length > longest) {
+    return {.refused = "longer than the context",
+            .detail = fmt::format("{} tokens, the context has {}", length, longest)};
+  }
+  return out;
 }
 
 }  // namespace dflash::jobs

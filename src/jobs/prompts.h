@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "jobs/model.h"
 #include "text/chat.h"
 
 namespace dflash::jobs {
@@ -15,7 +16,20 @@ struct Prompt {
   std::vector<text::Message> messages;
 };
 
+struct PromptFile {
+  std::vector<Prompt> prompts;
+  int64_t cut_off = 0;  // 1: the last line is torn; it is left out, with a warning
+};
+
 /// Errors name the line; duplicate ids are refused. `limit` 0: all.
-std::vector<Prompt> read_prompts(const std::filesystem::path& path, int64_t limit = 0);
+PromptFile read_prompts(const std::filesystem::path& path, int64_t limit = 0);
+
+/// A prompt ready for the target, or why it cannot be answered: "refused by the chat template",
+/// "longer than the context". One odd prompt never ends a job.
+struct EncodedPrompt {
+  std::vector<int64_t> ids = {};
+  std::string refused = {}, detail = {};  // empty: it can be answered
+};
+EncodedPrompt encode_prompt(const Model& model, const Prompt& prompt);
 
 }  // namespace dflash::jobs

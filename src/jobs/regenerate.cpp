@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <set>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "base/rng.h"
 #include "base/stop.h"
 #include "decode/engine.h"
+#include "io/jsonl.h"
 
 namespace dflash::jobs {
 namespace fs = std::filesystem;
@@ -56,43 +58,52 @@ void check_settings(const fs::path& out, const Json& settings) {
   }
 }
 
+/// Cuts a last line without an end off; true when there was one.
+bool cut_torn_line(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  const uint64_t size = fs::file_size(path);
+  uint64_t end = size;  // of the last whole line
+  while (end > 0) {
+    std::string piece(std::min<uint64_t>(end, 1 << 16), '\0');
+    stream.seekg(static_cast<std::streamoff>(end - piece.size()));
+    if (!stream.read(piece.data(), static_cast<std::streamsize>(piece.size()))) {
+      fail("cannot read {}", path.string());
+    }
+    const size_t feed = piece.rfind('\n');
+    end -= feed == std::string::npos ? piece.size() : piece.size() - feed - 1;
+    if (feed != std::string::npos) break;
+  }
+  if (end < size) fs::resize_file(path, end);
+  return end < size;
+}
+
 /// Ids of the answers that the file holds; a torn last line is cut off.
 std::set<std::string> finished_ids(const fs::path& out) {
   std::set<std::string> ids;
   if (!fs::exists(out)) return ids;
-  const std::string text = read_text(out);
-  size_t begin = 0;
-  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const Json line = Json::parse(text.begin() + begin, text.begin() + end, nullptr, false);
-    if (line.is_discarded() || !line.contains("id")) {
-      fail("damaged line in {} at byte {}\n  hint: remove the line, or use another --out",
-           out.string(), begin);
+  if (cut_torn_line(out)) {
+    log_warning("{}: the last line was cut off; it is made again", out.string());
+  }
+  io::read_jsonl(out, {}, [&](int64_t, const Json& line) {
+    if (!line.is_object() || !line.value("id", Json()).is_string()) {
+      throw io::BadRecord("not an answer\n  hint: remove the line, or use another --out");
     }
     ids.insert(line["id"].get<std::string>());
-  }
-  if (begin < text.size()) {
-    log_warning("{}: the last line was cut off; it is made again", out.string());
-    fs::resize_file(out, begin);
-  }
+  });
   return ids;
 }
 
-std::vector<Work> open_work(const std::vector<Prompt>& prompts, const RegenerateOptions& options,
-                            const std::set<std::string>& done) {
-  std::vector<Work> work;
-  for (int64_t sample = 0; sample < options.samples; ++sample) {
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      std::string id = prompts[i].id + "#" + std::to_string(sample);
-      if (!done.contains(id)) work.push_back({i, sample, std::move(id)});
-    }
-  }
-  return work;
-}
+/// The answers that are still to be made, and the prompts that can have none.
+struct OpenWork {
+  std::vector<Work> items;
+  std::vector<decode::Request> requests;  // one an item
+  std::map<std::string, int64_t> skipped;
+};
 
-decode::Request make_request(const Model& model, const Prompt& prompt, const Work& item,
+decode::Request make_request(const Model& model, const std::vector<int64_t>& ids, const Work& item,
                              const RegenerateOptions& options) {
   decode::Request request;
-  request.prompt = text::encode_prompt(*model.tokenizer, model.chat, prompt.messages);
+  request.prompt = ids;
   request.max_new_tokens = options.max_new_tokens;
   request.stop_ids = model.tokenizer->stop_ids();
   if (item.sample > 0) {
@@ -103,15 +114,40 @@ decode::Request make_request(const Model& model, const Prompt& prompt, const Wor
   return request;
 }
 
+/// All first answers before the second ones: a run cut by time has seen every prompt.
+OpenWork open_work(const Model& model, const std::vector<Prompt>& prompts,
+                   const RegenerateOptions& options, const std::set<std::string>& done) {
+  OpenWork open;
+  std::vector<EncodedPrompt> encoded;
+  for (const Prompt& prompt : prompts) {
+    encoded.push_back(encode_prompt(model, prompt));
+    const EncodedPrompt& last = encoded.back();
+    if (last.refused.empty()) continue;
+    open.skipped[last.refused] += 1;
+    log_warning("prompt {}: skipped, {}{}", prompt.id, last.refused,
+                last.detail.empty() ? "" : ": " + last.detail);
+  }
+  for (int64_t sample = 0; sample < options.samples; ++sample) {
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      Work item{i, sample, prompts[i].id + "#" + std::to_string(sample)};
+      if (!encoded[i].refused.empty() || done.contains(item.id)) continue;
+      open.requests.push_back(make_request(model, encoded[i].ids, item, options));
+      open.items.push_back(std::move(item));
+    }
+  }
+  if (open.items.empty() && done.empty())
+    fail("none of the {} prompts can be answered", prompts.size());
+  return open;
+}
+
 std::string answer_line(const Model& model, const Prompt& prompt, const Work& item,
                         const decode::Request& request, const decode::Result& result) {
-  const char* finish[] = {"stop", "length", "context"};
   return Json{{"id", item.id},
               {"kind", prompt.kind},
               {"prompt_ids", request.prompt},
               {"answer_ids", result.tokens},
               {"answer", model.tokenizer->decode(result.tokens, /*skip_special=*/true)},
-              {"finish", finish[static_cast<int>(result.finish)]},
+              {"finish", decode::finish_name(result.finish)},
               {"temperature", request.sampling.temperature},
               {"seed", request.sampling.seed}}
              .dump(-1, ' ', false, Json::error_handler_t::replace) +
@@ -139,17 +175,37 @@ class AnswerFile {
 
 }  // namespace
 
+int64_t RegenerateReport::num_skipped() const {
+  int64_t sum = 0;
+  for (const auto& [reason, count] : skipped) sum += count;
+  return sum;
+}
+
+std::string RegenerateReport::text() const {
+  std::string line =
+      fmt::format("{} new answers ({} were there), {} tokens in {}, {} cut by the budget", answers,
+                  resumed, tokens, format_duration(seconds), cut_by_budget);
+  for (const auto& [reason, count] : skipped) {
+    line += fmt::format("; {} prompt{} skipped, {}", count, count == 1 ? "" : "s", reason);
+  }
+  return line + (stopped ? "; stopped early, the same command goes on" : "");
+}
+
+Json RegenerateReport::to_json() const {
+  return {{"answers", answers},       {"resumed", resumed},
+          {"tokens", tokens},         {"cut_by_budget", cut_by_budget},
+          {"skipped", num_skipped()}, {"skipped_by_reason", skipped},
+          {"seconds", seconds},       {"stopped", stopped}};
+}
+
 RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& prompts,
                             const RegenerateOptions& options) {
   if (options.out.has_parent_path()) make_folder(options.out.parent_path());
   check_settings(options.out, settings_json(model, options));
   const auto done = finished_ids(options.out);
-  const auto work = open_work(prompts, options, done);
-  std::vector<decode::Request> requests;
-  for (const Work& item : work) {
-    requests.push_back(make_request(model, prompts[item.prompt], item, options));
-  }
-  RegenerateReport report{.resumed = static_cast<int64_t>(done.size())};
+  const OpenWork open = open_work(model, prompts, options, done);
+  const auto& work = open.items;
+  RegenerateReport report{.resumed = static_cast<int64_t>(done.size()), .skipped = open.skipped};
   AnswerFile file(options.out);
   Timer timer;
   Progress progress("regenerate", "answers", static_cast<int64_t>(work.size() + done.size()),
@@ -160,7 +216,7 @@ RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& promp
     return options.max_seconds > 0 && timer.seconds() > options.max_seconds;
   };
   engine.on_finish = [&](size_t i, const decode::Result& result) {
-    file.append(answer_line(model, prompts[work[i].prompt], work[i], requests[i], result));
+    file.append(answer_line(model, prompts[work[i].prompt], work[i], open.requests[i], result));
     report.answers += 1;
     report.tokens += static_cast<int64_t>(result.tokens.size());
     report.cut_by_budget += result.finish == decode::Finish::kStop ? 0 : 1;
@@ -168,7 +224,7 @@ RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& promp
         report.resumed + report.answers,
         fmt::format("{:.0f} tok/s", static_cast<double>(report.tokens) / timer.seconds()));
   };
-  decode::generate(*model.target, /*proposer=*/nullptr, requests, engine);
+  decode::generate(*model.target, /*proposer=*/nullptr, open.requests, engine);
   report.seconds = timer.seconds();
   report.stopped = report.answers < static_cast<int64_t>(work.size());
   progress.finish(fmt::format("{} tokens, {:.0f} tok/s", report.tokens,

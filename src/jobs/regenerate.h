@@ -6,10 +6,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "jobs/model.h"
 #include "jobs/prompts.h"
 
@@ -28,10 +29,18 @@ struct RegenerateOptions {
 
 struct RegenerateReport {
   int64_t answers = 0, resumed = 0, tokens = 0, cut_by_budget = 0;
+  std::map<std::string, int64_t> skipped = {};  // prompts that cannot be answered, by reason
   double seconds = 0;
   bool stopped = false;  // by a signal or the time limit; the file is whole and can go on
+
+  int64_t num_skipped() const;
+  /// One line for people.
+  std::string text() const;
+  Json to_json() const;
 };
 
+/// A prompt that the target cannot take (encode_prompt) has no answers and is counted, again in a
+/// resumed run. Error: none can be answered, or `out` was made with other settings.
 RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& prompts,
                             const RegenerateOptions& options);
 

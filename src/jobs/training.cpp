@@ -18,14 +18,6 @@ struct Inputs {
   std::unique_ptr<train::FeatureSource> source;
 };
 
-void check_features(const data::FeatureInfo& info, const Model& model) {
-  if (info.target_fingerprint == model.target->fingerprint()) return;
-  fail(
-      "features are of another target: fingerprint {:.12}, the target's is {:.12}\n  hint: capture "
-      "again with this target",
-      info.target_fingerprint, model.target->fingerprint());
-}
-
 /// Features depend on token ids alone, so those of another dataset do where the ids are the same
 /// (other masks, documents appended since). Error at the first document where they are not.
 void check_documents(const data::FeatureReader& features, const data::Dataset& dataset) {
@@ -91,17 +83,16 @@ Inputs open_inputs(const Model& model, const TrainingOptions& options) {
   inputs.dataset = data::load_dataset(options.dataset);
   if (!options.features.empty()) {
     inputs.features = std::make_shared<data::FeatureReader>(options.features);
-    check_features(inputs.features->info(), model);
+    data::check_features(inputs.features->info(), {}, model.target->config().hidden_size,
+                         model.target->fingerprint());
     check_documents(*inputs.features, inputs.dataset);
     drop_absent(inputs.dataset, *inputs.features);
   }
   inputs.drafter = make_drafter(model, inputs, options);
   const auto& taps = inputs.drafter->spec().taps;
-  if (inputs.features && inputs.features->info().taps != taps) {
-    fail(
-        "taps differ: the features hold {}, the drafter wants {}\n  hint: capture with the "
-        "drafter's taps, or train without --features",
-        fmt::join(inputs.features->info().taps, ","), fmt::join(taps, ","));
+  if (inputs.features) {
+    data::check_features(inputs.features->info(), taps, model.target->config().hidden_size,
+                         model.target->fingerprint());
   }
   inputs.source = inputs.features ? train::file_source(inputs.dataset, inputs.features)
                                   : train::live_source(inputs.dataset, model.target, taps,
@@ -146,6 +137,7 @@ train::RunResult train_drafter(const Model& model, const TrainingOptions& option
       progress =
           std::make_unique<Progress>("train", "steps", trainer.total_steps(), metrics.step - 1);
     }
+    progress->set_total(trainer.total_steps());
     progress->update(metrics.step, fmt::format("loss {:.3f}, expected acceptance {:.2f}",
                                                metrics.loss, metrics.slots.expected_acceptance()));
   };

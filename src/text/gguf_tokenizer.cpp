@@ -97,6 +97,9 @@ TokenizerSpec read_gguf_tokenizer(const io::GgufFile& file) {
   if (file.has("tokenizer.ggml.bos_token_id")) {
     spec.bos_id = file.integer("tokenizer.ggml.bos_token_id");
   }
+  if (file.has("tokenizer.ggml.padding_token_id")) {
+    spec.pad_id = file.integer("tokenizer.ggml.padding_token_id");
+  }
   if (file.has("tokenizer.chat_template")) {
     spec.chat_template = file.string("tokenizer.chat_template");
   }

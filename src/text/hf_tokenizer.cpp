@@ -160,6 +160,7 @@ void read_config(const fs::path& folder, const Json& config, TokenizerSpec& spec
     add_named_special(token, spec);
   }
   spec.bos_id = id_of(token_text(config.value("bos_token", Json())), spec);
+  spec.pad_id = id_of(token_text(config.value("pad_token", Json())), spec);
   if (const auto eos = id_of(token_text(config.value("eos_token", Json())), spec)) {
     add_stop_id(*eos, spec);
   }

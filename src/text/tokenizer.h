@@ -52,6 +52,7 @@ class Tokenizer {
       const = 0;  // one past the highest id that has a string, added ones included
   virtual const std::vector<int64_t>& stop_ids() const = 0;  // end of turn, end of text
   virtual std::optional<int64_t> bos_id() const = 0;
+  virtual std::optional<int64_t> pad_id() const { return std::nullopt; }
   /// The chat template's text; empty when the files bring none.
   virtual const std::string& chat_template() const = 0;
   /// Hex hash over vocabulary, merges, added tokens, patterns and template.

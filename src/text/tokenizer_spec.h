@@ -44,7 +44,7 @@ struct TokenizerSpec {
   std::vector<AddedToken> added;
 
   std::vector<int64_t> stop_ids;
-  std::optional<int64_t> bos_id;
+  std::optional<int64_t> bos_id, pad_id;
   std::string chat_template;
 };
 

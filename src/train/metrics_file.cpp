@@ -5,32 +5,34 @@
 
 #include <cerrno>
 #include <cstring>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "io/line_reader.h"
 
 namespace dflash::train {
 namespace fs = std::filesystem;
 namespace {
 
-/// Lines of steps up to `last_step`; a torn last line is dropped.
-std::string lines_until(const fs::path& path, int64_t last_step) {
-  std::string kept;
-  if (last_step <= 0 || !fs::exists(path)) return kept;
-  std::istringstream stream(read_text(path));
-  for (std::string line; std::getline(stream, line);) {
-    const Json value = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+constexpr uint64_t kMaxLineBytes = 1 << 20;
+
+/// Hands on the lines of steps up to `last_step`; a torn last line is dropped.
+void copy_lines_until(const fs::path& path, int64_t last_step, int fd) {
+  io::LineReader reader(path, kMaxLineBytes);
+  for (io::LineReader::Line line; reader.next(line);) {
+    const Json value = Json::parse(line.text, nullptr, /*allow_exceptions=*/false);
     if (!value.is_object() || value.value("step", last_step + 1) > last_step) continue;
-    kept += line + "\n";
+    line.text += '\n';
+    write_all(fd, line.text.data(), line.text.size(), path);
   }
-  return kept;
 }
 
 }  // namespace
 
 MetricsFile::MetricsFile(const fs::path& path, int64_t last_step) : path_(path) {
-  write_text(path, lines_until(path, last_step));
+  write_atomically(path, [&](int fd) {
+    if (last_step > 0 && fs::exists(path)) copy_lines_until(path, last_step, fd);
+  });
   fd_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (fd_ < 0) fail("cannot open {}: {}", path.string(), std::strerror(errno));
 }

@@ -3,11 +3,15 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/timer.h"
 
 namespace dflash::train {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr double kFitShare = 0.05;  // of the time, between two looks at the pace
+constexpr int64_t kMinSteps = 10;   // a shorter schedule has no shape
 
 /// The loop's own state.
 class Run {
@@ -17,23 +21,20 @@ class Run {
 
   RunResult go() {
     start();
-    const Timer timer;
-    int64_t anchors = 0;
+    first_step_ = trainer_.steps_done();
+    began_ = now();
     bool stop = false;
-    MetricsFile metrics(options_.folder / "metrics.jsonl", trainer_.steps_done());
+    MetricsFile metrics(options_.folder / "metrics.jsonl", first_step_);
     metrics_ = &metrics;
     while (trainer_.steps_done() < trainer_.total_steps() && !stop) {
       result_.last = trainer_.step();
-      anchors += result_.last.anchors;
+      anchors_ += result_.last.anchors;
       metrics.write(result_.last.to_json());
+      fit_to_time();
       if (callbacks_.on_step) callbacks_.on_step(result_.last);
       stop = callbacks_.should_stop && callbacks_.should_stop();
       after_step(stop);
     }
-    result_.steps = trainer_.steps_done();
-    result_.finished = trainer_.steps_done() >= trainer_.total_steps();
-    result_.seconds = timer.seconds();
-    result_.anchors_per_second = static_cast<double>(anchors) / std::max(result_.seconds, 1e-9);
     finish();
     return result_;
   }
@@ -51,17 +52,44 @@ class Run {
           options_.folder.string(), latest->step);
     }
     if (latest) resume(*latest);
-    if (options_.max_seconds > 0 && trainer_.steps_done() == 0) {
-      const double rate = trainer_.measure_rate(options_.probe_seconds);
-      const double left = std::max(options_.max_seconds - 2 * options_.probe_seconds, 1.0);
-      trainer_.set_total_steps(plan_steps(rate, left, trainer_.mean_anchors_per_step()));
-      log_info("{:.0f} anchors a second: {} steps fit in {:.0f} s", rate, trainer_.total_steps(),
-               options_.max_seconds);
-    }
+    budget_ = options_.max_seconds;
+    if (options_.max_seconds > 0 && trainer_.steps_done() == 0) plan();
+    next_fit_ = earlier_seconds_ + kFitShare * budget_;
     write_json(options_.folder / "run.json", {{"format", "dflash-run"},
                                               {"version", 1},
                                               {"config", options_.config},
                                               {"header", trainer_.header()}});
+  }
+
+  double now() const { return options_.clock ? options_.clock() : timer_.seconds(); }
+  /// Of training, what earlier calls did included.
+  double seconds() const { return earlier_seconds_ + now() - began_; }
+
+  /// A first length from a short measurement, which is undone and counts as time used.
+  void plan() {
+    const double before = now();
+    const double rate = trainer_.measure_rate(options_.probe_seconds);
+    budget_ = std::max(options_.max_seconds - (now() - before), 1.0);
+    trainer_.set_total_steps(plan_steps(rate, budget_, trainer_.mean_anchors_per_step()));
+    log_info("{:.0f} anchors a second: about {} steps fit in {:.0f} s", rate,
+             trainer_.total_steps(), options_.max_seconds);
+  }
+
+  /// Steps are slower or faster than the measurement said, and not evenly so.
+  void fit_to_time() {
+    const int64_t done = trainer_.steps_done();
+    if (budget_ <= 0 || done >= trainer_.total_steps() || seconds() < next_fit_) return;
+    next_fit_ = seconds() + kFitShare * budget_;
+    const double pace = (now() - began_) / static_cast<double>(done - first_step_);
+    const double left = std::max(budget_ - seconds(), 0.0) / std::max(pace, 1e-9);
+    const int64_t steps =
+        std::max({done + static_cast<int64_t>(std::min(left, 1e12)), done + 1, kMinSteps});
+    if (steps == trainer_.total_steps()) return;
+    trainer_.refit_total_steps(steps);
+    metrics_->write(
+        {{"step", done},
+         {"schedule",
+          {{"total_steps", steps}, {"seconds", seconds()}, {"seconds_per_step", pace}}}});
   }
 
   void resume(const CheckpointEntry& latest) {
@@ -70,6 +98,8 @@ class Run {
       trainer_.set_total_steps(loaded.state.at("options").at("total_steps").get<int64_t>());
     }
     trainer_.restore(loaded);
+    earlier_seconds_ = loaded.state.value("seconds", 0.0);
+    if (earlier_seconds_ > 0) anchors_ = loaded.state.value("anchors", int64_t{0});
     const int64_t best_step = loaded.state.value("best_step", int64_t{-1});
     const auto best = best_checkpoint(checkpoints());
     if (best_step >= 0 && (!best || best->step < best_step)) {
@@ -115,11 +145,16 @@ class Run {
   void save(double tau) {
     CheckpointContent content = trainer_.checkpoint(tau);
     content.state["best_step"] = best_step_;
+    content.state["seconds"] = seconds();
     result_.last_checkpoint = save_checkpoint(checkpoints(), content);
     prune_checkpoints(checkpoints(), trainer_.options().keep_last);
   }
 
   void finish() {
+    result_.steps = trainer_.steps_done();
+    result_.finished = trainer_.steps_done() >= trainer_.total_steps();
+    result_.seconds = seconds();
+    result_.anchors_per_second = static_cast<double>(anchors_) / std::max(result_.seconds, 1e-9);
     if (const auto latest = latest_checkpoint(checkpoints())) {
       result_.last_checkpoint = latest->path;
     }
@@ -131,11 +166,30 @@ class Run {
   const RunOptions& options_;
   const TrainCallbacks& callbacks_;
   MetricsFile* metrics_ = nullptr;
-  int64_t best_step_ = -1;
+  Timer timer_;
+  int64_t best_step_ = -1, first_step_ = 0, anchors_ = 0;
+  double began_ = 0, earlier_seconds_ = 0, budget_ = 0, next_fit_ = 0;
   RunResult result_;
 };
 
 }  // namespace
+
+std::string RunResult::text() const {
+  const std::string tau = last_tau >= 0 ? fmt::format(", tau {:.3f}", last_tau) : "";
+  return fmt::format("{} steps in {}, {:.0f} anchors/s{}{}", steps, format_duration(seconds),
+                     anchors_per_second, tau,
+                     finished ? "" : "; stopped early, the same command goes on");
+}
+
+Json RunResult::to_json() const {
+  return {{"steps", steps},
+          {"finished", finished},
+          {"seconds", seconds},
+          {"anchors_per_second", anchors_per_second},
+          {"tau", last_tau},
+          {"best_tau", best_tau},
+          {"checkpoint", last_checkpoint.string()}};
+}
 
 RunResult run_training(Trainer& trainer, const RunOptions& options,
                        const TrainCallbacks& callbacks) {

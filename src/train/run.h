@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -27,21 +28,27 @@ struct RunOptions {
   bool resume = false;           // continue from the newest complete checkpoint, if there is one
   Json config = Json::object();  // the caller's resolved options, for run.json
   double max_seconds = 0;        // 0: no limit; else the schedule is fitted to this time
-  double probe_seconds = 6;      // how long to measure for that
+  double probe_seconds = 6;      // how long to measure for the first plan
+  std::function<double()> clock = {};  // seconds that pass; empty: the machine's (tests set it)
 };
 
 struct RunResult {
   int64_t steps = 0;
-  bool finished = false;  // false: should_stop ended it
-  double seconds = 0, anchors_per_second = 0;
-  double last_tau = -1, best_tau = -1;  // -1: never validated
+  bool finished = false;                       // false: should_stop ended it
+  double seconds = 0, anchors_per_second = 0;  // of training, what earlier calls did included
+  double last_tau = -1, best_tau = -1;         // -1: never validated
   std::filesystem::path last_checkpoint,
       best_checkpoint;  // best: the last one when never validated
   StepMetrics last;
+
+  /// "500 steps in 6 min 02 s, 812 anchors/s, tau 1.523".
+  std::string text() const;
+  Json to_json() const;
 };
 
-/// Runs to the end of the schedule. With max_seconds (and no step done) anchors/s is measured first
-/// and the schedule's length set from it.
+/// Runs to the end of the schedule. With max_seconds anchors/s is measured first and the schedule's
+/// length planned from it; every twentieth of the time the rest is fitted to the pace of the steps
+/// so far, and a line {"step", "schedule": {...}} of metrics.jsonl says what was decided.
 RunResult run_training(Trainer& trainer, const RunOptions& options,
                        const TrainCallbacks& callbacks);
 

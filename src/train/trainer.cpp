@@ -15,6 +15,8 @@
 namespace dflash::train {
 namespace {
 
+constexpr size_t kMinDocumentsMet = 16;  // before a share of bad ones ends a run
+
 /// Adds what passed since the last call to `slot`.
 class PhaseClock {
  public:
@@ -116,6 +118,12 @@ void Trainer::set_total_steps(int64_t steps) {
   schedule_ = make_schedule(steps, options_.warmup_share);
 }
 
+void Trainer::refit_total_steps(int64_t steps) {
+  DF_ASSERT(steps > step_, "a length of {} at step {}", steps, step_);
+  options_.total_steps = steps;
+  schedule_.refit(step_, steps);
+}
+
 at::Tensor Trainer::embed(const block::Blocks& blocks) const {
   const at::Tensor ids =
       at::tensor(blocks.ids_NK, at::kLong).view({blocks.num_blocks, blocks.block_size});
@@ -138,7 +146,9 @@ void Trainer::quarantine(FeatureRow& row) {
     }
     first = end;
   }
-  if (documents_bad_.size() * 2 > documents_met_.size()) {
+  const auto enough =  // a share of two or three documents says nothing
+      std::min(kMinDocumentsMet, static_cast<size_t>(parts_.dataset.num_documents()));
+  if (documents_met_.size() >= enough && documents_bad_.size() * 2 > documents_met_.size()) {
     fail(
         "features: {} of {} documents are not finite\n  hint: capture again; fp16 overflows on "
         "some targets, use bf16 or f32",

@@ -63,13 +63,15 @@ class Trainer {
   Trainer(TrainParts parts, const TrainOptions& options);
 
   /// One optimizer step. Error after options.max_bad_steps in a row that were not finite, and when
-  /// more than half of the documents met so far had non-finite features.
+  /// more than half of the documents met so far had non-finite features (once 16, or all, are met).
   StepMetrics step();
 
   int64_t steps_done() const { return step_; }
   int64_t total_steps() const { return schedule_.total_steps; }
   /// Fixes the length of the schedule; before the first step only.
   void set_total_steps(int64_t steps);
+  /// Another length while it runs: the rate goes on from where it is to zero at the new end.
+  void refit_total_steps(int64_t steps);
   /// Anchors of a step on average: whole rows are taken, so more than anchors_per_step.
   int64_t mean_anchors_per_step() const {
     return stream_.anchors_per_epoch() / std::max<int64_t>(1, stream_.count_steps(1));

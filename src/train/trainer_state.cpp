@@ -121,6 +121,11 @@ CheckpointContent Trainer::checkpoint(double tau) const {
                    {"tau", tau},
                    {"dataset", identity(parts_.dataset)},
                    {"options", options_.to_json()},
+                   {"schedule",
+                    {{"total_steps", schedule_.total_steps},
+                     {"warmup_steps", schedule_.warmup_steps},
+                     {"pivot_step", schedule_.pivot_step},
+                     {"pivot_t", schedule_.pivot_t}}},
                    {"machine", machine(parts_.drafter->compute())}};
   content.optimizer = optimizer_.state();
   for (const auto& [name, tensor] : parts_.drafter->parameters()) content.bytes += tensor.nbytes();
@@ -142,6 +147,12 @@ void Trainer::restore(const LoadedCheckpoint& checkpoint) {
   bad_steps_ = state.value("bad_steps", int64_t{0});
   bad_in_a_row_ = state.value("bad_in_a_row", int64_t{0});
   anchors_done_ = state.value("anchors", int64_t{0});
+  const Json schedule = state.value("schedule", Json::object());
+  if (schedule.value("total_steps", int64_t{-1}) == schedule_.total_steps) {
+    schedule_.warmup_steps = schedule.at("warmup_steps").get<int64_t>();
+    schedule_.pivot_step = schedule.at("pivot_step").get<int64_t>();
+    schedule_.pivot_t = schedule.at("pivot_t").get<double>();
+  }
   announce_changes(state.value("options", Json::object()), options_.to_json(), "");
   announce_changes(state.value("machine", Json::object()), machine(parts_.drafter->compute()), "");
 }

@@ -92,6 +92,65 @@ TEST(Program, InspectBlockDrawsTheRecipe) {  // R-MASK-1
   EXPECT_NE(outcome.out.find("block 1 slot 0 | 0 0 0 0 0 | 0 0 1 1"), std::string::npos);
 }
 
+TEST(Program, InspectSaysWhatIsUnfinished) {
+  TempFolder folder;
+  const auto run_folder = folder / "run", step = run_folder / "checkpoints" / "step-000500";
+  std::filesystem::create_directories(step / "model");
+  testing::write_file(run_folder / "run.json", "{\"format\": \"dflash-run\"}");
+  testing::write_file(run_folder / "metrics.jsonl", "{\"step\": 499}\n{\"step\": 500}\n{\"ste");
+  const auto begun = run("inspect " + run_folder.string());
+  ASSERT_EQ(begun.code, 0) << begun.err;
+  EXPECT_NE(begun.out.find("none yet"), std::string::npos) << begun.out;
+  EXPECT_NE(begun.out.find("500"), std::string::npos) << begun.out;
+  testing::write_file(step / "state.json", "{\"step\": 500, \"tau\": 1.5}");
+  const auto torn = run("inspect --json " + step.string());
+  ASSERT_EQ(torn.code, 0) << torn.err;
+  EXPECT_EQ(Json::parse(torn.out)["state"]["step"], 500);
+  EXPECT_NE(Json::parse(torn.out)["kind"].get<std::string>().find("unfinished"), std::string::npos);
+}
+
+// From text to a drafter on the default target, each result with the options that made it; the same
+// command again goes on, another one is refused.
+TEST(Program, ResultsCarryTheirOptions) {
+  if (!has_default_target()) GTEST_SKIP() << "the default target is not installed (make setup)";
+  TempFolder folder;
+  const auto path = [&](const char* name) { return (folder / name).string(); };
+  testing::write_file(folder / "p.jsonl", "{\"prompt\": \"Say hi.\"}\n{\"prompt\": \"Say n");
+  const std::string out = path("a.jsonl");
+  const auto answers = run("regenerate --max-new 12 --json --prompts " + path("p.jsonl") +
+                           " --out " + out + default_target());
+  ASSERT_EQ(answers.code, 0) << answers.err;
+  EXPECT_EQ(Json::parse(answers.out)["answers"], 1);
+  EXPECT_EQ(Json::parse(answers.out)["skipped"], 1) << "the torn line";
+  const auto again = run("regenerate --json --config " + out + ".toml");  // all options are in it
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(Json::parse(again.out)["resumed"], 1);
+
+  const std::string held_out = " --held-out " + path("p.jsonl");
+  ASSERT_EQ(run("prepare " + out + " --out " + path("set") + held_out + default_target()).code, 0);
+  const std::string capturing =
+      "capture --num-taps 2 --dataset " + path("set") + " --out " + path("features");
+  ASSERT_EQ(run(capturing + default_target()).code, 0);
+  const std::string training = "train --layers 1 --block-size 4 --draft-vocab 64 --dataset " +
+                               path("set") + " --features " + path("features") + " --out " +
+                               path("run") + default_target() + " --json";
+  const auto trained = run(training + " --steps 2");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto repeated = run(training + " --steps 2 --quiet");
+  ASSERT_EQ(repeated.code, 0) << repeated.err;
+  EXPECT_EQ(Json::parse(repeated.out)["steps"], 2);
+  const auto other = run(training + " --steps 3");
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("steps=2"), std::string::npos) << other.err;
+  const auto evaluated = run("eval --tasks " + path("p.jsonl") + " --max-new 8 --out " +
+                             path("eval.json") + default_target());
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  for (const char* file : {"set/config.toml", "features/config.toml", "run/config.toml",
+                           "eval.json.toml", "eval.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / file)) << file;
+  }
+}
+
 TEST(Program, LookupTextEqualsPlainText) {
   if (!has_default_target()) GTEST_SKIP() << "the default target is not installed (make setup)";
   const std::string prompt =

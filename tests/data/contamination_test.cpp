@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/files.h"
-#include "data/temporary_folder.h"
+#include "support/temp_folder.h"
 
 namespace dflash::data {
 namespace {
@@ -47,7 +47,7 @@ TEST(HeldOut, ShortPromptsCountWhole) {
 }
 
 TEST(HeldOut, ReadsFiles) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   write_text(folder / "a.jsonl",
              "{\"task_id\":\"T/0\",\"prompt\":\"how many legs has a spider\","
              "\"extra\":{\"deep\":[\"" +
@@ -59,7 +59,7 @@ TEST(HeldOut, ReadsFiles) {
   EXPECT_TRUE(held_out.shares_run_with("so, how many legs has a spider"));
   EXPECT_TRUE(held_out.shares_run_with(kThirteen));
   EXPECT_TRUE(held_out.shares_run_with("P Q R S T U V W X Y Z AA BB"));
-  EXPECT_NE(error_of([&] { held_out.add_file(folder / "none.jsonl"); }), "");
+  EXPECT_NE(testing::error_text([&] { held_out.add_file(folder / "none.jsonl"); }), "");
 }
 
 }  // namespace

@@ -9,14 +9,14 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/temporary_folder.h"
+#include "support/temp_folder.h"
 
 namespace dflash::data {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Piece = PackedPlan::Piece;
 
 Dataset make_dataset(const std::vector<int64_t>& lengths) {
@@ -34,7 +34,7 @@ Dataset make_dataset(const std::vector<int64_t>& lengths) {
 }
 
 TEST(Dataset, SavesAndLoads) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   const Dataset dataset = make_dataset({3, 1, 4});
   save_dataset(folder / "set", dataset);
   const Dataset loaded = load_dataset(folder / "set");
@@ -52,19 +52,19 @@ TEST(Dataset, SavesAndLoads) {
 
 TEST(Dataset, RefusesRowsThatDoNotFit) {  // PREP-24
   Dataset dataset;
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(testing::error_text([&] {
                 dataset.add({{1, 2, 3, 4, 5}, {1, 1, 1, 1}});
               }),
               HasSubstr("5 ids and 4 mask entries"));
-  EXPECT_THAT(error_of([&] { dataset.add({}); }), HasSubstr("at least one token"));
+  EXPECT_THAT(testing::error_text([&] { dataset.add({}); }), HasSubstr("at least one token"));
   EXPECT_EQ(dataset.num_documents(), 0);
 }
 
 TEST(Dataset, DamagedFoldersAreErrors) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   const fs::path set = folder / "set", info = set / "dataset.json";
   const auto fresh = [&] { save_dataset(set, make_dataset({3, 4})); };
-  const auto error = [&] { return error_of([&] { load_dataset(set); }); };
+  const auto error = [&] { return testing::error_text([&] { load_dataset(set); }); };
 
   EXPECT_THAT(error(), HasSubstr("dataset.json: missing"));
   fresh();

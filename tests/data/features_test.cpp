@@ -8,14 +8,14 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/temporary_folder.h"
+#include "support/temp_folder.h"
 
 namespace dflash::data {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 FeatureInfo make_info() {
   return {.target_fingerprint = "abc",
@@ -66,7 +66,7 @@ std::vector<float> floats(std::span<const std::byte> bytes) {
 }
 
 TEST(Features, ReadsBackWhatWasWritten) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   write_two_shards(folder.path());
   const FeatureReader reader(folder.path());
   EXPECT_TRUE(reader.has(4));
@@ -84,23 +84,24 @@ TEST(Features, ReadsBackWhatWasWritten) {
 }
 
 TEST(Features, IdsAreChecked) {  // CAP-06
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   write_two_shards(folder.path());
   const FeatureReader reader(folder.path());
   const std::vector<int64_t> changed = {10, 11, 13}, longer = {10, 11, 12, 13}, any = {20};
-  EXPECT_THAT(error_of([&] { reader.get(1, changed); }), HasSubstr("captured from"));
-  EXPECT_THAT(error_of([&] { reader.get(1, longer); }), HasSubstr("captured from"));
-  EXPECT_THAT(error_of([&] { reader.get(2, any); }), HasSubstr("document 2 is absent"));
+  EXPECT_THAT(testing::error_text([&] { reader.get(1, changed); }), HasSubstr("captured from"));
+  EXPECT_THAT(testing::error_text([&] { reader.get(1, longer); }), HasSubstr("captured from"));
+  EXPECT_THAT(testing::error_text([&] { reader.get(2, any); }), HasSubstr("document 2 is absent"));
 }
 
 TEST(Features, ResumesAtWholeShards) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   {
     FeatureWriter writer(folder.path(), make_info());
     writer.write(make_shard({0, 1}, 3));
     writer.write(make_shard({2}, 3));
   }
-  EXPECT_THAT(error_of([&] { FeatureReader reader(folder.path()); }), HasSubstr("incomplete"));
+  EXPECT_THAT(testing::error_text([&] { FeatureReader reader(folder.path()); }),
+              HasSubstr("incomplete"));
   // A shard that no index names yet (killed in between) is written again.
   write_text(folder / "part-00002.safetensors", "torn");
   FeatureWriter writer(folder.path(), make_info());
@@ -109,17 +110,17 @@ TEST(Features, ResumesAtWholeShards) {
   writer.finish();
   const FeatureReader reader(folder.path());
   for (int64_t d = 0; d < 4; ++d) EXPECT_TRUE(reader.has(d));
-  EXPECT_THAT(error_of([&] { FeatureWriter again(folder.path(), make_info()); }),
+  EXPECT_THAT(testing::error_text([&] { FeatureWriter again(folder.path(), make_info()); }),
               HasSubstr("complete already"));
 }
 
 TEST(Features, ResumeRefusesAnotherCapture) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   { FeatureWriter(folder.path(), make_info()).write(make_shard({0}, 3)); }
   const auto error = [&](auto change) {
     FeatureInfo info = make_info();
     change(info);
-    return error_of([&] { FeatureWriter writer(folder.path(), info); });
+    return testing::error_text([&] { FeatureWriter writer(folder.path(), info); });
   };
   EXPECT_THAT(error([](FeatureInfo& i) {
                 i.taps = {1, 2};
@@ -134,42 +135,44 @@ TEST(Features, ResumeRefusesAnotherCapture) {
 }
 
 TEST(Features, ShardCutByOneByte) {  // R-CAP-7
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   write_two_shards(folder.path());
   const fs::path shard = folder / "part-00001.safetensors";
   const auto size = fs::file_size(shard);
   fs::resize_file(shard, size - 1);
-  const std::string error = error_of([&] { FeatureReader reader(folder.path()); });
+  const std::string error = testing::error_text([&] { FeatureReader reader(folder.path()); });
   EXPECT_THAT(error, HasSubstr("part-00001.safetensors"));
   EXPECT_THAT(error, HasSubstr(fmt::format("expected {} bytes, found {}", size, size - 1)));
   fs::resize_file(shard, size);  // whole again, last byte lost
-  EXPECT_EQ(error_of([&] { FeatureReader reader(folder.path()); }), "");
+  EXPECT_EQ(testing::error_text([&] { FeatureReader reader(folder.path()); }), "");
   fs::remove(shard);
-  EXPECT_THAT(error_of([&] { FeatureReader reader(folder.path()); }), HasSubstr("part-00001"));
+  EXPECT_THAT(testing::error_text([&] { FeatureReader reader(folder.path()); }),
+              HasSubstr("part-00001"));
 }
 
 TEST(Features, DrafterThatWantsOtherTaps) {  // R-CAP-7
   FeatureInfo info = make_info();
   info.taps = {1, 9, 17, 25, 33};
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(testing::error_text([&] {
                 check_features(info, {1, 9, 17, 25, 33, 35}, 2, "");
               }),
               HasSubstr("number of taps: expected 6, got 5"));
-  EXPECT_THAT(error_of([&] { check_features(info, info.taps, 3, ""); }), HasSubstr("hidden size"));
-  EXPECT_THAT(error_of([&] { check_features(info, info.taps, 2, "other"); }),
+  EXPECT_THAT(testing::error_text([&] { check_features(info, info.taps, 3, ""); }),
+              HasSubstr("hidden size"));
+  EXPECT_THAT(testing::error_text([&] { check_features(info, info.taps, 2, "other"); }),
               HasSubstr("fingerprint"));
   EXPECT_NO_THROW(check_features(info, info.taps, 2, "abc"));
 }
 
 TEST(Features, DamagedIndexIsAnError) {
-  const TemporaryFolder folder;
+  const testing::TempFolder folder;
   write_two_shards(folder.path());
   const Json good = read_json(folder / "features.json");
   const auto error = [&](auto change) {
     Json json = good;
     change(json);
     write_json(folder / "features.json", json);
-    return error_of([&] { FeatureReader reader(folder.path()); });
+    return testing::error_text([&] { FeatureReader reader(folder.path()); });
   };
   EXPECT_EQ(error([](Json&) {}), "");
   EXPECT_THAT(error([](Json& j) { j.erase("taps"); }), HasSubstr("features.json"));

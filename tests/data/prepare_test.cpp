@@ -6,24 +6,24 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/temporary_folder.h"
 #include "data/word_tokenizer.h"
+#include "support/temp_folder.h"
 
 namespace dflash::data {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class Prepare : public testing::Test {
+class Prepare : public ::testing::Test {
  protected:
   Prepared run(const std::string& lines, const PrepareOptions& options = {}) {
     write_text(folder_ / "in.jsonl", lines);
     return prepare({folder_ / "in.jsonl"}, tokenizer_, &chat_, options);
   }
   std::string error(const std::string& lines, const PrepareOptions& options = {}) {
-    return error_of([&] { run(lines, options); });
+    return testing::error_text([&] { run(lines, options); });
   }
   text::Encoded encode(const std::string& user, const std::string& assistant) {
     Row row;
@@ -38,7 +38,7 @@ class Prepare : public testing::Test {
     return found == prepared.report.drops().end() ? 0 : found->second.count;
   }
 
-  TemporaryFolder folder_;
+  testing::TempFolder folder_;
   WordTokenizer tokenizer_;
   text::ChatTemplate chat_ = text::ChatTemplate::for_tokenizer(tokenizer_);
 };
@@ -118,7 +118,8 @@ TEST_F(Prepare, DamagedFilesAreCounted) {  // PREP-01
   EXPECT_EQ(out.report.documents + out.report.dropped(), out.report.rows);
   EXPECT_THAT(out.report.text(), HasSubstr("in.jsonl:2"));
   EXPECT_EQ(out.report.to_json()["drops"]["broken line"]["count"], 1);
-  EXPECT_NE(error_of([&] { prepare({folder_ / "none.jsonl"}, tokenizer_, &chat_, {}); }), "");
+  EXPECT_NE(testing::error_text([&] { prepare({folder_ / "none.jsonl"}, tokenizer_, &chat_, {}); }),
+            "");
 }
 
 TEST_F(Prepare, DropsLoopsDuplicatesAndHeldOut) {
@@ -152,10 +153,35 @@ TEST_F(Prepare, PlainTextOnlyWhenAskedFor) {  // PREP-27
   EXPECT_EQ(out.dataset.num_documents(), 2);  // it goes on as a new document
   EXPECT_EQ(out.dataset.num_supervised(), 5);
   EXPECT_TRUE(out.report.warnings.empty());
+  EXPECT_EQ(out.report.rows, 1);
+  EXPECT_EQ(out.report.pieces, 1);
   // Exact ids without a prompt: everything supervised, and nobody said that this is plain text.
   const Prepared odd = run(R"({"prompt_ids":[],"answer_ids":[4,5]})"
                            "\n");
   EXPECT_EQ(odd.report.warnings.size(), 1u);
+}
+
+TEST_F(Prepare, PlainTextFilesAddUp) {                // whatever is read is kept or dropped
+  write_text(folder_ / "long.txt", "a b c d e f g");  // 3, 3 and 1: the last is short
+  write_text(folder_ / "empty.txt", "");
+  write_text(folder_ / "same.txt", "a b c d e");  // its first piece was met, its second is short
+  PrepareOptions options;
+  options.plain_text = true;
+  options.max_tokens = 3;
+  const std::vector<fs::path> files = {folder_ / "long.txt", folder_ / "empty.txt",
+                                       folder_ / "same.txt"};
+  const PrepareReport report = prepare(files, tokenizer_, nullptr, options).report;
+  EXPECT_EQ(report.rows, 3);
+  EXPECT_EQ(report.pieces, 3);
+  EXPECT_EQ(report.documents, 3);
+  EXPECT_EQ(report.documents + report.dropped(), report.rows + report.pieces);
+  EXPECT_EQ(report.drops().at("empty text").count, 1);
+  EXPECT_EQ(report.drops().at("duplicate").count, 1);
+  EXPECT_EQ(report.drops().at("too few supervised tokens").count, 1);
+  EXPECT_THAT(report.text(), HasSubstr("long plain text was cut"));
+  options.max_documents = 1;
+  const PrepareReport full = prepare(files, tokenizer_, nullptr, options).report;
+  EXPECT_EQ(full.documents + full.dropped(), full.rows + full.pieces);
 }
 
 TEST_F(Prepare, RowsWithoutAnAnswerOrTemplate) {
@@ -163,8 +189,9 @@ TEST_F(Prepare, RowsWithoutAnAnswerOrTemplate) {
                                                    "\n");
   EXPECT_EQ(count(out, "prompt without an answer"), 1);
   write_text(folder_ / "in.jsonl", chat_line("a", "x y"));
-  EXPECT_THAT(error_of([&] { prepare({folder_ / "in.jsonl"}, tokenizer_, nullptr, {}); }),
-              HasSubstr("needs a chat template"));
+  EXPECT_THAT(
+      testing::error_text([&] { prepare({folder_ / "in.jsonl"}, tokenizer_, nullptr, {}); }),
+      HasSubstr("needs a chat template"));
 }
 
 TEST_F(Prepare, ShuffleThenCapMixesSources) {  // R-PREP-8

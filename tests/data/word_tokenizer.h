@@ -51,6 +51,7 @@ class WordTokenizer : public text::Tokenizer {
   int64_t size() const override { return 100000; }
   const std::vector<int64_t>& stop_ids() const override { return stops_; }
   std::optional<int64_t> bos_id() const override { return std::nullopt; }
+  std::optional<int64_t> pad_id() const override { return 94; }
   const std::string& chat_template() const override { return template_; }
   std::string fingerprint() const override { return "words"; }
 

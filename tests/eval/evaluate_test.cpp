@@ -132,6 +132,9 @@ TEST(Evaluate, SeveralDraftersSideBySide) {
     EXPECT_EQ(json["arms"][1]["acceptance"]["tau"], 4.0);
     EXPECT_EQ(json["lossless"], true);
     EXPECT_EQ(json["arms"][0].contains("speedup"), batch == 1);
+    const Json& speed = json["arms"][0]["speed"];  // a batch has no seconds of the prompts alone
+    EXPECT_EQ(speed.contains("decode_seconds"), batch == 1);
+    EXPECT_GT(speed["seconds"].get<double>(), 0);
     EXPECT_THAT(report.to_table(), HasSubstr("half"));
   }
 }

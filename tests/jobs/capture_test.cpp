@@ -158,7 +158,6 @@ TEST(Capture, QuarantinesDocumentsThatAreNotFinite) {  // R-CAP-6
   const auto first = [&](int64_t d) { return dataset.document_ids(d)[0]; };
   TempFolder one, many;
   auto options = options_for(one);
-  options.max_bad_share = 0.5;
   const BrokenTarget slightly(tiny_model().target, {first(3)});
   const auto report = capture(slightly, dataset, options);
   EXPECT_EQ(report.quarantined, 1);

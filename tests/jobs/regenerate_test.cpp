@@ -63,6 +63,36 @@ TEST(Regenerate, GoesOnAfterATornLine) {
   EXPECT_EQ(answers(path), answers(whole / "answers.jsonl"));
 }
 
+// One prompt that cannot be answered is counted, and nothing of the others is lost.
+TEST(Regenerate, SkipsPromptsThatCannotBeAnswered) {
+  const Model model = tiny_model();
+  TempFolder folder;
+  auto prompts = tiny_prompts(4);
+  std::string words;
+  for (int64_t i = 0; i <= model.target->config().max_positions; ++i) words += "w1 ";
+  prompts[1].messages[0].content = words;
+  prompts[2].messages[0].role = "robot";
+  auto options = options_for(folder, 4);
+  auto report = regenerate(model, {prompts[0], prompts[1], prompts[2]}, options);
+  EXPECT_EQ(report.answers, 2);
+  EXPECT_FALSE(report.stopped);
+  const std::map<std::string, int64_t> expected = {{"longer than the context", 1},
+                                                   {"refused by the chat template", 1}};
+  EXPECT_EQ(report.skipped, expected);
+  report = regenerate(model, prompts, options);  // goes on: one new prompt, the same two skipped
+  EXPECT_EQ(report.answers, 2);
+  EXPECT_EQ(report.resumed, 2);
+  EXPECT_EQ(report.skipped, expected);
+  EXPECT_EQ(report.to_json()["skipped"], 2);
+  EXPECT_NE(report.text().find("longer than the context"), std::string::npos) << report.text();
+  report = regenerate(model, prompts, options);  // all done
+  EXPECT_EQ(report.answers, 0);
+  EXPECT_FALSE(report.stopped);
+  EXPECT_EQ(answers(options.out).size(), 4u);
+  options.out = folder / "none.jsonl";
+  EXPECT_THROW(regenerate(model, {prompts[1]}, options), Error);
+}
+
 TEST(Regenerate, RefusesOtherSettings) {
   const Model model = tiny_model();
   TempFolder folder;
@@ -93,6 +123,16 @@ TEST(Prompts, BrokenLinesAreNamed) {
   testing::write_file(folder / "p.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   const std::string message = testing::error_of<Error>([&] { read_prompts(folder / "p.jsonl"); });
   EXPECT_NE(message.find("p.jsonl:2"), std::string::npos) << message;
+}
+
+TEST(Prompts, ATornLastLineIsCounted) {
+  TempFolder folder;
+  testing::write_file(folder / "p.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \"b\"}");
+  EXPECT_EQ(read_prompts(folder / "p.jsonl").cut_off, 0) << "only the line feed is missing";
+  testing::write_file(folder / "p.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \"b");
+  const auto file = read_prompts(folder / "p.jsonl");
+  EXPECT_EQ(file.prompts.size(), 1u);
+  EXPECT_EQ(file.cut_off, 1);
 }
 
 }  // namespace

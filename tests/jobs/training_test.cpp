@@ -85,11 +85,34 @@ TEST(Training, DrafterDecodesLosslessly) {
   EXPECT_GE(drafted.results[0].counts.tau(), 1.0);
 }
 
+TEST(Training, FeaturesMustFitTargetAndDrafter) {
+  const Model model = tiny_model();
+  TempFolder folder;
+  const auto dataset = tiny_dataset(6);
+  data::save_dataset(folder / "dataset", dataset);
+  CaptureOptions capturing;
+  capturing.out = folder / "features";
+  capturing.taps = {1};
+  capture(*model.target, dataset, capturing);
+  auto options = options_for(folder, "run");
+  options.features = capturing.out;
+  const auto error = [&](const Model& used) {
+    return testing::error_of<Error>([&] { train_drafter(used, options, {}); });
+  };
+  EXPECT_NE(error(model).find("taps: expected"), std::string::npos) << error(model);
+  options.drafter.taps = {1};
+  Model other = tiny_model();
+  other.target = target::make_random_llama(target::tiny_llama_config(), /*seed=*/8);
+  EXPECT_NE(error(other).find("fingerprint"), std::string::npos) << error(other);
+  EXPECT_NO_THROW(train_drafter(model, options, {}));
+}
+
 TEST(Training, MaskIdIsResolvedOnceAndChecked) {
   const Model model = tiny_model();
   EXPECT_EQ(resolve_mask_id(model, 42), 42);
   EXPECT_THROW(resolve_mask_id(model, 96), Error) << "past the embedding (R-TOK-6)";
   EXPECT_THROW(resolve_mask_id(model, 1), Error) << "the end of turn";
+  EXPECT_THROW(resolve_mask_id(model, *model.tokenizer->pad_id()), Error);
   EXPECT_THROW(resolve_mask_id(model, -1), Error) << "no unused token to be found";
 }
 

@@ -61,4 +61,15 @@ std::string error_of(Run&& run) {
   return "";
 }
 
+/// The message of whatever `run` throws; empty when it throws nothing.
+template <typename Run>
+std::string error_text(Run&& run) {
+  try {
+    run();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace dflash::testing

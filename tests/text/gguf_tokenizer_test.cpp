@@ -74,9 +74,11 @@ TEST(GgufTokenizer, EndsBeginAndTemplate) {
   EXPECT_EQ(Tokenizer::from_gguf(file)->chat_template(), "");
   file.set("tokenizer.ggml.eot_token_id", uint64_t{5})
       .set("tokenizer.ggml.bos_token_id", uint64_t{1})
+      .set("tokenizer.ggml.padding_token_id", uint64_t{2})
       .set("tokenizer.chat_template", std::string("t"));
   EXPECT_THAT(Tokenizer::from_gguf(file)->stop_ids(), ElementsAre(6, 5));
   EXPECT_EQ(Tokenizer::from_gguf(file)->bos_id(), 1);
+  EXPECT_EQ(Tokenizer::from_gguf(file)->pad_id(), 2);
   EXPECT_EQ(Tokenizer::from_gguf(file)->chat_template(), "t");
 }
 

@@ -205,8 +205,9 @@ TEST(Recipes, NoBeginTokenIsAdded) {
   file["added_tokens"] = {added(11, "<s>", true)};
   file["post_processor"] = {{"type", "TemplateProcessing"},
                             {"single", {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}}}}};
-  const auto tokenizer = load(file, {{"bos_token", "<s>"}});
+  const auto tokenizer = load(file, {{"bos_token", "<s>"}, {"pad_token", "<s>"}});
   EXPECT_EQ(tokenizer->bos_id(), 11);
+  EXPECT_EQ(tokenizer->pad_id(), 11);
   EXPECT_THAT(tokenizer->encode("ab"), ElementsAre(3));
   EXPECT_THAT(tokenizer->encode("<s>ab"), ElementsAre(11, 3));
   EXPECT_THAT(tokenizer->encode(""), IsEmpty());

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "support/temp_folder.h"
 #include "text/tokenizer.h"
 
 namespace dflash::text {
@@ -36,26 +37,14 @@ inline std::vector<std::string> corpus() {
   return texts;
 }
 
-/// A folder that goes away with the test.
-class TempFolder {
+/// A folder for a tokenizer's files.
+class TempFolder : public testing::TempFolder {
  public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "dflash_text_XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
   TempFolder& put(const std::string& name, const Json& value) {
-    write_json(path_ / name, value);
+    write_json(path() / name, value);
     return *this;
   }
-  const std::filesystem::path& path() const { return path_; }
-  std::shared_ptr<const Tokenizer> load() const { return Tokenizer::from_folder(path_); }
-
- private:
-  std::filesystem::path path_;
+  std::shared_ptr<const Tokenizer> load() const { return Tokenizer::from_folder(path()); }
 };
 
 /// SmolLM2's tokenizer from its GGUF file; null where the file is not at hand.
@@ -75,13 +64,7 @@ inline std::shared_ptr<const Tokenizer> smollm2() {
 /// The message of the Error that `action` throws; fails the test when it throws none.
 template <typename Action>
 std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "expected an Error";
-  return {};
+  return testing::error_of<Error>(action);
 }
 
 }  // namespace dflash::text

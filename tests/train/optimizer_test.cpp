@@ -28,6 +28,23 @@ TEST(Schedule, WarmUpThenCosine) {
   EXPECT_EQ(plan_steps(1.0, 1.0, 256), 10);
 }
 
+TEST(Schedule, AnotherLengthBendsTheRestWithoutAJump) {
+  Schedule schedule = make_schedule(100, 0.1);
+  const Schedule before = schedule;
+  schedule.refit(5, 80);  // within warm-up: as if it had been so from the start
+  EXPECT_EQ(schedule.factor(45), make_schedule(80, 0.1).factor(45));
+  schedule = before;
+  for (const int64_t total : {60, 200}) {
+    schedule.refit(50, total);
+    EXPECT_NEAR(schedule.factor(50), before.factor(50), 1e-12) << total;
+    for (int64_t s = 50; s + 1 < total; ++s) {
+      EXPECT_GT(schedule.factor(s), schedule.factor(s + 1)) << total << " step " << s;
+    }
+    EXPECT_LT(schedule.factor(total - 1), 0.1) << total;
+    EXPECT_NEAR(schedule.factor(total), 0, 1e-12) << total;
+  }
+}
+
 // R-TR-2: a bf16 master would stay at 1.0.
 TEST(Optimizer, MasterIsF32) {
   const at::Tensor weight = leaf(at::ones({3}, at::kFloat));

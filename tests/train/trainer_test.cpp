@@ -79,6 +79,10 @@ TEST(Trainer, NonFiniteFeaturesAreLeftOut) {
     const StepMetrics metrics = trainer->step();
     EXPECT_TRUE(std::isfinite(metrics.loss));
   }
+  World unlucky;  // the first row has a bad document; that is no share yet
+  unlucky.source.bad = {RowStream(unlucky.set, unlucky.options).next_step()[0].pieces[0].document};
+  const auto going_on = unlucky.trainer();
+  EXPECT_NO_THROW(while (going_on->steps_done() < going_on->total_steps()) going_on->step());
   World most;
   for (int64_t d = 0; d < 8; ++d) most.source.bad.insert(d);
   const auto failing = most.trainer();
@@ -264,6 +268,40 @@ TEST(Run, TimeSetsTheSteps) {
                callbacks);
   EXPECT_GE(planned, 10);
   EXPECT_EQ(trainer->options().total_steps, planned);
+}
+
+// The measurement before a run may be far off; the end comes in time all the same.
+TEST(Run, StepsFollowTheRealPace) {
+  for (const double seconds_per_step : {0.5, 4.0}) {
+    const testing::TempFolder folder;
+    double time = 0;
+    World first, second;
+    TrainCallbacks callbacks;
+    callbacks.on_step = [&](const StepMetrics&) { time += seconds_per_step; };
+    RunOptions options{.folder = folder.path(), .max_seconds = 100, .probe_seconds = 0.05};
+    options.clock = [&] { return time; };
+    callbacks.should_stop = [&] { return time >= 60; };
+    const RunResult part = run_training(*first.trainer(), options, callbacks);
+    EXPECT_FALSE(part.finished);
+    EXPECT_NEAR(part.seconds, 60, seconds_per_step);
+    callbacks.should_stop = {};
+    options.resume = true;
+    time += 1000;  // between two calls nobody trains
+    const auto trainer = second.trainer();
+    const RunResult whole = run_training(*trainer, options, callbacks);
+    EXPECT_TRUE(whole.finished);
+    EXPECT_NEAR(whole.seconds, 100, 5) << seconds_per_step;
+    EXPECT_EQ(whole.steps, trainer->total_steps());
+    EXPECT_NEAR(whole.seconds / static_cast<double>(whole.steps), seconds_per_step, 1e-6);
+    EXPECT_LT(whole.last.rate_factor, 0.1);
+    int64_t decided = 0;
+    std::istringstream lines(read_text(folder.path() / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const Json json = Json::parse(line);
+      if (json.contains("schedule")) decided = json["schedule"]["total_steps"];
+    }
+    EXPECT_EQ(decided, whole.steps);
+  }
 }
 
 }  // namespace
