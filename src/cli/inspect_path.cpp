@@ -156,7 +156,7 @@ Json describe(const fs::path& path) {
 /// Objects are indented, everything else is a line.
 void print_fields(const Json& json, int indent) {
   for (const auto& [key, value] : json.items()) {
-    if (key == "tensors") continue;
+    if (key == "tensors" || key == "command_line") continue;  // the options stand in config.toml
     if (value.is_object() && !value.empty()) {
       fmt::print("{:{}}{}\n", "", indent, key);
       print_fields(value, indent + 2);

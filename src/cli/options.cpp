@@ -37,6 +37,29 @@ std::optional<int> VerbParser::parse(int argc, char** argv) {
   return std::nullopt;
 }
 
+/// The parser writes a list that keeps its default as one string, and an empty one as "": read
+/// back, these would be other values.
+std::string VerbParser::resolved() const {
+  std::string out;
+  std::istringstream lines(app_.config_to_str(/*default_also=*/true));
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = line.substr(0, line.find('='));
+    const CLI::Option* option = app_.get_option_no_throw("--" + name);
+    if (option != nullptr && option->get_items_expected_max() > 1 && option->count() == 0) {
+      std::istringstream words(line.substr(name.size() + 1));
+      std::vector<std::string> items;
+      for (std::string word; words >> word;) {
+        std::erase_if(word, [](char c) { return c == '"' || c == '[' || c == ']'; });
+        if (!word.empty()) items.push_back('"' + word + '"');
+      }
+      if (items.empty()) continue;
+      line = fmt::format("{}=[{}]", name, fmt::join(items, ","));
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
 void VerbParser::save_options(const std::filesystem::path& result) const {
   std::filesystem::path beside = result.string() + ".toml";
   if (std::filesystem::is_directory(result)) beside = result / "config.toml";

@@ -24,7 +24,7 @@ class VerbParser {
   std::optional<int> parse(int argc, char** argv);
   CLI::App& app() { return app_; }
   /// Every option with its value, as TOML: written beside the result.
-  std::string resolved() const { return app_.config_to_str(/*default_also=*/true); }
+  std::string resolved() const;
   /// Writes resolved() beside a result: config.toml in a folder, FILE.toml beside a file. It can be
   /// given as --config.
   void save_options(const std::filesystem::path& result) const;

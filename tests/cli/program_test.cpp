@@ -131,6 +131,9 @@ TEST(Program, ResultsCarryTheirOptions) {
   const std::string capturing =
       "capture --num-taps 2 --dataset " + path("set") + " --out " + path("features");
   ASSERT_EQ(run(capturing + default_target()).code, 0);
+  const auto recaptured = run("capture --json --config " + path("features") + "/config.toml");
+  ASSERT_EQ(recaptured.code, 0) << recaptured.err;  // an unset --taps stays unset
+  EXPECT_EQ(Json::parse(recaptured.out)["taps"].size(), 2u);
   const std::string training = "train --layers 1 --block-size 4 --draft-vocab 64 --dataset " +
                                path("set") + " --features " + path("features") + " --out " +
                                path("run") + default_target() + " --json";
@@ -145,6 +148,8 @@ TEST(Program, ResultsCarryTheirOptions) {
   const auto evaluated = run("eval --tasks " + path("p.jsonl") + " --max-new 8 --out " +
                              path("eval.json") + default_target());
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  const auto reevaluated = run("eval --config " + path("eval.json") + ".toml");
+  EXPECT_EQ(reevaluated.code, 0) << reevaluated.err;
   for (const char* file : {"set/config.toml", "features/config.toml", "run/config.toml",
                            "eval.json.toml", "eval.json"}) {
     EXPECT_TRUE(std::filesystem::exists(folder / file)) << file;
