@@ -45,8 +45,7 @@ void TrainingFlags::apply(jobs::TrainingOptions& options) const {
   train.loss.terms = train::parse_loss(loss);
   train.loss.labels =
       labels == "data" ? train::LabelSource::kDataToken : train::LabelSource::kTargetArgmax;
-  train.loss.slot_weights =
-      weighting == "dpace" ? train::SlotWeights::kDpace : train::SlotWeights::kDecay;
+  train.loss.slot_weights = train::parse_slot_weights(weighting);
   train.optimizer.kind = train::parse_optimizer(optimizer);
   train.noise.kind = parse_noise(noise);
 }
@@ -72,8 +71,8 @@ void add_train_options(CLI::App& app, train::TrainOptions& options, TrainingFlag
   app.add_option("--loss", flags.loss, "ce, kl, rkl, jsd, tv, nla, lk, or a sum 0.5*ce+0.5*kl");
   app.add_option("--labels", flags.labels, "target: its argmax; data: the token of the data")
       ->check(CLI::IsMember({"target", "data"}));
-  app.add_option("--weighting", flags.weighting, "decay (by --gamma) or dpace")
-      ->check(CLI::IsMember({"decay", "dpace"}));
+  app.add_option("--weighting", flags.weighting, "decay (by --gamma), dpace or streak")
+      ->check(CLI::IsMember({"decay", "dpace", "streak"}));
   app.add_option("--gamma", options.loss.gamma, "slots per e-fold of the decay (0: none)");
   app.add_option("--optimizer", flags.optimizer, "muon (matrices; AdamW the rest) or adamw")
       ->check(CLI::IsMember({"muon", "adamw"}));

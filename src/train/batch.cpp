@@ -2,6 +2,8 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/rng.h"
 
@@ -167,6 +169,12 @@ std::vector<Pass> make_passes(const FeatureRow& row, int64_t epoch, const block:
     passes.push_back(make_pass(row, part, rule, options, vocabulary));
   }
   return passes;
+}
+
+double noise_scale(const NoiseOptions& noise, int64_t step, int64_t total_steps) {
+  if (!noise.anneal || total_steps <= 0) return noise.scale;
+  const double t = static_cast<double>(step) / static_cast<double>(total_steps);
+  return noise.scale * 0.5 * (1.0 + std::cos(M_PI * t));
 }
 
 at::Tensor noisy_taps(const FeatureRow& row, const NoiseOptions& noise, double scale, uint64_t seed,

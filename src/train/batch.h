@@ -72,6 +72,9 @@ std::vector<Pass> make_passes(const FeatureRow& row, int64_t epoch, const block:
 /// Whether every value of a contiguous f32 or bf16 tensor is finite.
 bool is_finite(const at::Tensor& values);
 
+/// Scale of the noise at a step: constant, or half a cosine down to 0 at the last.
+double noise_scale(const NoiseOptions& noise, int64_t step, int64_t total_steps);
+
 /// taps_TF with noise, keyed by (seed, step, first document of the row); the row keeps its own.
 at::Tensor noisy_taps(const FeatureRow& row, const NoiseOptions& noise, double scale, uint64_t seed,
                       int64_t step);

@@ -8,7 +8,11 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
 
 #include "base/error.h"
 #include "nn/shapes.h"
@@ -27,6 +31,13 @@ constexpr std::array<NamedLoss, 7> kNames = {{{LossKind::kCrossEntropy, "ce"},
                                               {LossKind::kTv, "tv"},
                                               {LossKind::kNla, "nla"},
                                               {LossKind::kLkHybrid, "lk"}}};
+struct NamedWeights {
+  SlotWeights kind;
+  std::string_view name;
+};
+constexpr std::array<NamedWeights, 3> kWeightNames = {{{SlotWeights::kDecay, "decay"},
+                                                       {SlotWeights::kDpace, "dpace"},
+                                                       {SlotWeights::kStreak, "streak"}}};
 constexpr int64_t kSoftChunk = 128;  // rows of two whole distributions at a time
 constexpr double kMinOverlap = 1e-5;
 
@@ -165,6 +176,20 @@ std::vector<LossTerm> parse_loss(std::string_view text) {
   return terms;
 }
 
+std::string_view slot_weights_name(SlotWeights kind) {
+  for (const NamedWeights& named : kWeightNames) {
+    if (named.kind == kind) return named.name;
+  }
+  return "?";
+}
+
+SlotWeights parse_slot_weights(std::string_view name) {
+  for (const NamedWeights& named : kWeightNames) {
+    if (named.name == name) return named.kind;
+  }
+  fail("slot weights: {}: expected decay, dpace or streak", name);
+}
+
 Json LossOptions::to_json() const {
   Json parts = Json::array();
   for (const LossTerm& term : terms) {
@@ -172,7 +197,7 @@ Json LossOptions::to_json() const {
   }
   return {{"terms", parts},
           {"labels", labels == LabelSource::kTargetArgmax ? "argmax" : "token"},
-          {"slot_weights", slot_weights == SlotWeights::kDecay ? "decay" : "dpace"},
+          {"slot_weights", slot_weights_name(slot_weights)},
           {"gamma", gamma},
           {"dpace_alpha", dpace_alpha},
           {"normalised_by", "sum of weights of the step"}};
@@ -183,11 +208,12 @@ std::string describe_loss(const LossOptions& options) {
   for (const LossTerm& term : options.terms) {
     sum += fmt::format("{}{:g} {}", sum.empty() ? "" : " + ", term.weight, loss_name(term.kind));
   }
-  const std::string weights = options.slot_weights == SlotWeights::kDpace
-                                  ? fmt::format("D-PACE weights, alpha {:g}", options.dpace_alpha)
-                              : options.gamma > 0
-                                  ? fmt::format("slot weight exp(-(k-1)/{:g})", options.gamma)
-                                  : std::string("equal slot weights");
+  const std::string weights =
+      options.slot_weights == SlotWeights::kDpace
+          ? fmt::format("D-PACE weights, alpha {:g}", options.dpace_alpha)
+      : options.slot_weights == SlotWeights::kStreak ? std::string("weights of the expected streak")
+      : options.gamma > 0 ? fmt::format("slot weight exp(-(k-1)/{:g})", options.gamma)
+                          : std::string("equal slot weights");
   return fmt::format(
       "{} on the {}; {}; divided by the step's sum of weights", sum,
       options.labels == LabelSource::kTargetArgmax ? "target's argmax" : "data token", weights);
@@ -230,7 +256,8 @@ std::vector<float> slot_weights(const SlotWeighting& how, const std::vector<floa
     return out;
   }
   DF_ASSERT(label_prob_NK.size() == out.size(), "probs={}", label_prob_NK.size());
-  const double alpha = how.options.dpace_alpha;
+  const bool streak = how.options.slot_weights == SlotWeights::kStreak;
+  const double alpha = streak ? 0.0 : how.options.dpace_alpha;
   for (size_t begin = 0; begin < out.size(); begin += slots) {
     // survival_k = prod over i <= k; weight_k = sum over i >= k of survival_i * trained_i.
     std::vector<double> survival(slots, 1.0);

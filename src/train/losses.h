@@ -7,8 +7,8 @@
 //
 // Rule of normalisation: L = sum of weight * loss over all trained slots of a step, divided by the
 // sum of their weights over all passes of that step (R-LOSS-2, R-LOSS-3). Rows carry loss and
-// gradient of weight 1; the trainer multiplies by weights (which D-PACE takes from the same pass)
-// and divides once, before clipping.
+// gradient of weight 1; the trainer multiplies by weights (which D-PACE and streak take from the
+// same pass) and divides once, before clipping.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +25,11 @@ namespace dflash::train {
 
 enum class LossKind { kCrossEntropy, kKl, kReverseKl, kJsd, kTv, kNla, kLkHybrid };
 enum class LabelSource { kTargetArgmax, kDataToken };
-enum class SlotWeights { kDecay, kDpace };
+/// kDecay: fixed. The other two follow q(label) of the same pass and are not differentiated; with
+/// them cross-entropy climbs the expected number of slots accepted in a row, sum over j of
+/// prod_{i<=j} q_i(label): kStreak as it stands (streak distillation of SpecDiff-2, arXiv
+/// 2511.00606), kDpace with every q_i smoothed to (1 - alpha) q_i + alpha (arXiv 2605.18810).
+enum class SlotWeights { kDecay, kDpace, kStreak };
 
 struct LossTerm {
   LossKind kind = LossKind::kCrossEntropy;
@@ -35,7 +39,7 @@ struct LossTerm {
 struct LossOptions {
   std::vector<LossTerm> terms = {{}};               // their weighted sum is the loss of a slot
   LabelSource labels = LabelSource::kTargetArgmax;  // of cross-entropy and of accuracy
-  SlotWeights slot_weights = SlotWeights::kDecay;   // fixed decay, or D-PACE (then undecayed)
+  SlotWeights slot_weights = SlotWeights::kDecay;   // the other two are not decayed besides
   double gamma = 4.0;                               // slots per e-fold of the decay; <= 0: none
   double dpace_alpha = 0.5;                         // floor of a slot's survival in D-PACE
 
@@ -46,6 +50,9 @@ struct LossOptions {
 std::string_view loss_name(LossKind kind);
 /// "ce", "kl", "0.5*kl+0.5*tv". Error lists the known names.
 std::vector<LossTerm> parse_loss(std::string_view text);
+std::string_view slot_weights_name(SlotWeights kind);
+/// "decay", "dpace", "streak". Error lists them.
+SlotWeights parse_slot_weights(std::string_view name);
 /// One line for headers: what is summed and by what it is divided.
 std::string describe_loss(const LossOptions& options);
 
@@ -71,7 +78,7 @@ struct SlotWeighting {
   const LossOptions& options;
 };
 /// Weight of every slot [N * K] from block weights (0 = not in the loss) and q(label) per slot
-/// (read by D-PACE only; empty otherwise).
+/// (not read by the fixed decay).
 std::vector<float> slot_weights(const SlotWeighting& how, const std::vector<float>& trained_NK,
                                 const std::vector<float>& label_prob_NK);
 

@@ -38,7 +38,7 @@ at::Tensor trained_weights(const Pass& pass, const SlotWeighting& how, const Row
   const int64_t* slot = pass.slot_M.const_data_ptr<int64_t>();
   const int64_t count = pass.slot_M.numel();
   std::vector<float> prob_NK;
-  if (how.options.slot_weights == SlotWeights::kDpace) {
+  if (how.options.slot_weights != SlotWeights::kDecay) {
     prob_NK.assign(pass.trained_NK.size(), 0.0F);
     const float* prob = rows.label_prob_M.const_data_ptr<float>();
     for (int64_t m = 0; m < count; ++m) prob_NK[slot[m]] = prob[m];
@@ -196,11 +196,7 @@ void Trainer::run_pass(const FeatureRow& row, const at::Tensor& taps_TF, const P
 void Trainer::take_row(const RowStream::Row& planned, Sums& sums) {
   FeatureRow row = parts_.source.row(planned.pieces);
   quarantine(row);
-  double scale = options_.noise.scale;
-  if (options_.noise.anneal && schedule_.total_steps > 0) {
-    const double t = static_cast<double>(step_) / static_cast<double>(schedule_.total_steps);
-    scale *= 0.5 * (1.0 + std::cos(M_PI * t));
-  }
+  const double scale = noise_scale(options_.noise, step_, schedule_.total_steps);
   at::Tensor taps_TF = noisy_taps(row, options_.noise, scale, options_.seed, step_);
   if (parts_.drafter->compute() == nn::Compute::kF32) taps_TF = taps_TF.to(at::kFloat);
   const std::vector<Pass> passes =

@@ -4,11 +4,13 @@
 // respect to x is that mean, and the head, being frozen, needs none.
 //
 // bf16 with AMX: scores of 64 rows by 256 ids live in the core's cache only, as in flash attention
-// with keys = values = head rows. Elsewhere: logits of one chunk of rows at a time.
+// with keys = values = head rows. Elsewhere: logits of one chunk of rows at a time. Both sum in
+// f32; tiles round probabilities to bf16 before their mean, chunks do not.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -26,14 +28,17 @@ struct VocabularyMean {
 
 class Vocabulary {
  public:
-  /// Ids >= num_ids of `head` never get probability. `compute` names the type of the products; sums
-  /// are f32. `head` has its plain weight; a copy is kept where type or layout differ.
+  /// The V of this class ends before the padding rows of `head` (ids >= num_ids). `compute` names
+  /// the type to which hidden and head rows are rounded; sums are f32. `head` has its plain weight;
+  /// a copy is kept where type or layout differ. Error when it has a bias, or ids of a reduced
+  /// vocabulary that are negative, doubled, or not one a row.
   Vocabulary(const nn::Head& head, nn::Compute compute);
   ~Vocabulary();
 
-  /// hidden_MD f32, finite.
+  /// hidden_MD f32. A row that is not finite gets statistics that are not, and no other row does.
   VocabularyMean mean(const at::Tensor& hidden_MD) const;
   /// The same by logits of at most `chunk_rows` rows at a time, on any CPU.
+  /// chunk_rows > 0.
   VocabularyMean mean_by_chunks(const at::Tensor& hidden_MD, int64_t chunk_rows) const;
   /// f32 logits of all ids, for losses that need whole rows of two distributions. Few rows only.
   at::Tensor logits(const at::Tensor& hidden_MD) const;
@@ -54,7 +59,7 @@ class Vocabulary {
 
  private:
   struct Packed;
-  int64_t size_ = 0, hidden_ = 0, num_ids_ = 0;
+  int64_t size_ = 0, hidden_ = 0;
   nn::Compute compute_;
   at::Tensor weight_VD_;   // f32 or bf16, as `compute` wants it
   at::Tensor draft_of_V_;  // int64 [largest target id + 1], undefined for identity

@@ -1,8 +1,12 @@
 #include "train/vocabulary_tiles.h"
 
 #include <ATen/native/CPUBlas.h>
-#include <ATen/ops/empty_like.h>
-#include <omp.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "nn/compute.h"
 #include "train/kernels/rows.h"
@@ -42,9 +46,9 @@ bool VocabularyTiles::supported(int64_t hidden) {
          hidden % kBlock == 0;
 }
 
-VocabularyTiles::VocabularyTiles(const at::Tensor& weight_VD, int64_t num_ids)
-    : num_ids_(num_ids), hidden_(weight_VD.size(1)) {
-  num_tiles_ = (num_ids + kTileIds - 1) / kTileIds;
+VocabularyTiles::VocabularyTiles(const at::Tensor& weight_VD)
+    : num_ids_(weight_VD.size(0)), hidden_(weight_VD.size(1)) {
+  num_tiles_ = (num_ids_ + kTileIds - 1) / kTileIds;
   const int64_t size = num_tiles_ * kTileIds * hidden_;
   for_scores_ = at::empty({size}, at::kBFloat16);
   for_mean_ = at::empty({size}, at::kBFloat16);

@@ -13,8 +13,8 @@ class VocabularyTiles {
  public:
   /// Whether this CPU multiplies bf16 tiles and the width fits them.
   static bool supported(int64_t hidden);
-  /// weight_VD bf16 contiguous; ids >= num_ids get no probability.
-  VocabularyTiles(const at::Tensor& weight_VD, int64_t num_ids);
+  /// weight_VD bf16 contiguous.
+  explicit VocabularyTiles(const at::Tensor& weight_VD);
   VocabularyMean mean(const at::Tensor& hidden_MD) const;
 
  private:

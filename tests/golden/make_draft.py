@@ -3,6 +3,7 @@
   python tests/golden/make_draft.py reference    reference/dflash_reference.py, in f64
   python tests/golden/make_draft.py zlab         the package `dflash` of z-lab (needs transformers)
   python tests/golden/make_draft.py speculators  vllm-project/speculators
+  python tests/golden/make_draft.py losses       every loss of speculators, row by row
 """
 
 import json
@@ -260,6 +261,30 @@ def write_speculators():
                     out[f"grad.{key}.{k}"] = p.grad.clone()
         save_file({k: v.contiguous() for k, v in out.items()},
                   OUT / f"speculators_{name}.safetensors")
+
+
+def write_losses():
+    """Every loss of speculators and its gradient with respect to hidden rows, one row a slot:
+    near teachers, far ones (overlaps below nla's floor too) and some between."""
+    allow_missing_imports()
+    from speculators.losses import resolve_loss_config
+
+    head = normal((50, 24), 51)
+    hidden = normal((24, 24), 52)
+    spread = torch.tensor([0.05, 0.3, 1.0, 3.0]).repeat(6)[:, None]
+    teacher = hidden + spread * normal((24, 24), 53)
+    teacher[-2:] = -4 * hidden[-2:]
+    hidden[-2:] *= 4
+    out = {"head": head, "hidden": hidden, "teacher": teacher,
+           "label": (teacher @ head.T).argmax(-1)}
+    for name in ("ce", "kl_div", "rkl", "jsd", "tv", "nla", "lk_hybrid"):
+        function, _ = resolve_loss_config(name, "eager")[name]
+        x = hidden.clone().requires_grad_(True)
+        loss = function((x @ head.T)[None], (teacher @ head.T)[None])[0]
+        loss.sum().backward()
+        out |= {f"loss.{name}": loss.detach(), f"grad.{name}": x.grad}
+    assert out["grad.nla"][-2:].abs().max() == 0  # the floor is in the case
+    save_file({k: v.contiguous() for k, v in out.items()}, OUT / "speculators_losses.safetensors")
 
 
 if __name__ == "__main__":

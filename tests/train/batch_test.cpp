@@ -137,6 +137,45 @@ TEST(Noise, TouchesACopyOfTheTapsOnly) {
   EXPECT_TRUE(noisy_taps(row, {}, 0.0, 1, 7).is_same(row.taps_TF));
 }
 
+// Labels, teacher rows and what they are read from are the same bits with and without noise.
+TEST(Noise, LeavesLabelsAndTeacherAlone) {
+  World world;
+  const Vocabulary vocabulary(world.head, nn::Compute::kF32);
+  const block::BlockRule rule = toy::spec().rule;
+  const FeatureRow clean = world.source.row({{0, 6}, {3, 6}});
+  const std::vector<Pass> want = make_passes(clean, 0, rule, world.options, vocabulary);
+  for (const NoiseKind kind : {NoiseKind::kGaussian, NoiseKind::kUniform}) {
+    for (const bool anneal : {false, true}) {
+      world.options.noise = {.kind = kind, .scale = 0.5, .anneal = anneal};
+      for (const int64_t step : {0, 5}) {
+        const FeatureRow row = world.source.row({{0, 6}, {3, 6}});
+        const double scale = noise_scale(world.options.noise, step, 10);
+        const at::Tensor taps = noisy_taps(row, world.options.noise, scale, 1, step);
+        EXPECT_GT((taps - clean.taps_TF).abs().max().item<double>(), scale / 4);
+        EXPECT_TRUE(row.last_TD.equal(clean.last_TD));
+        EXPECT_EQ(row.argmax, clean.argmax);
+        const std::vector<Pass> got = make_passes(row, 0, rule, world.options, vocabulary);
+        ASSERT_EQ(got.size(), want.size());
+        for (size_t i = 0; i < got.size(); ++i) {
+          EXPECT_TRUE(got[i].label_M.equal(want[i].label_M));
+          EXPECT_TRUE(got[i].teacher_row_M.equal(want[i].teacher_row_M));
+          EXPECT_TRUE(got[i].slot_M.equal(want[i].slot_M));
+        }
+      }
+    }
+  }
+}
+
+TEST(Noise, ConstantOrHalfACosine) {
+  const NoiseOptions constant{.kind = NoiseKind::kUniform, .scale = 0.5};
+  const NoiseOptions annealed{.kind = NoiseKind::kUniform, .scale = 0.5, .anneal = true};
+  for (const int64_t step : {0, 3, 10}) EXPECT_EQ(noise_scale(constant, step, 10), 0.5);
+  EXPECT_EQ(noise_scale(annealed, 0, 12), 0.5);
+  EXPECT_NEAR(noise_scale(annealed, 4, 12), 0.375, 1e-12);
+  EXPECT_NEAR(noise_scale(annealed, 6, 12), 0.25, 1e-12);
+  EXPECT_NEAR(noise_scale(annealed, 12, 12), 0.0, 1e-12);
+}
+
 TEST(IsFinite, BothTypes) {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     at::Tensor values = at::full({1000}, 3e38, at::kFloat).to(type);

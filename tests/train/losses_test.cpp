@@ -148,8 +148,8 @@ TEST(Losses, WeightedSum) {
   EXPECT_THROW(parse_loss(""), Error);
 }
 
-/// bf16 products: the twin sees the same rounded rows and weights; probabilities are rounded to
-/// bf16 before the second product (relative 2^-9 a term), chunks of logits also round logits.
+/// bf16 products: the twin sees the same rounded rows and weights; tiles round probabilities to
+/// bf16 before the second product (relative 2^-9 a term).
 TEST(Losses, Bf16TilesAndChunksEqualTwin) {
   const int64_t shapes[][3] = {{1, 40, 32}, {63, 256, 64}, {64, 300, 96}, {130, 1111, 64}};
   for (const auto& s : shapes) {
@@ -160,12 +160,40 @@ TEST(Losses, Bf16TilesAndChunksEqualTwin) {
     const Plain want = plain(LossKind::kCrossEntropy, c);
     const RowLosses got = row_losses(vocabulary, {}, c.rows);
     const double scale = c.head.linear.weight.abs().max().item<double>();
-    const bool tiles = vocabulary.method() == "amx tiles";
-    expect_near(got.loss_M, want.loss, tiles ? 1e-4 : 0.05, "loss");
-    expect_near(got.grad_MD, want.grad, (tiles ? 2.0 : 16.0) / 256 * scale, "grad");
+    expect_near(got.loss_M, want.loss, 1e-4, "loss");
+    expect_near(got.grad_MD, want.grad, 2.0 / 256 * scale, "grad");
     const VocabularyMean chunks = vocabulary.mean_by_chunks(c.rows.hidden_MD, 50);
     const VocabularyMean direct = vocabulary.mean(c.rows.hidden_MD);
-    expect_near(direct.mean_MD, chunks.mean_MD, 16.0 / 256 * scale, "mean");
+    expect_near(direct.mean_MD, chunks.mean_MD, 2.0 / 256 * scale, "mean");
+    expect_near(direct.log_sum_M, chunks.log_sum_M, 1e-4, "log sum");
+    EXPECT_TRUE(direct.argmax_M.equal(chunks.argmax_M));
+  }
+}
+
+// Products of bf16 values are exact in f32, and only their sum is rounded: on every CPU the soft
+// losses see f32 logits of the bf16 values, whichever the vocabulary's parts (4096 ids at a time).
+TEST(Losses, Bf16SoftLossesHaveF32Sums) {
+  const int64_t shapes[][3] = {{5, 300, 64}, {3, 4099, 32}};
+  for (const auto& s : shapes) {
+    Case c = make_case(s[0], s[1], s[2], nn::Compute::kBF16);
+    c.rows.hidden_MD = c.rows.hidden_MD.to(at::kBFloat16).to(at::kFloat);
+    c.rows.teacher_MD = c.rows.teacher_MD.to(at::kBFloat16).to(at::kFloat);
+    const Vocabulary vocabulary(c.head, nn::Compute::kBF16);
+    const at::Tensor w = c.head.linear.weight.to(at::kDouble);
+    const at::Tensor logits = vocabulary.logits(c.rows.hidden_MD);
+    expect_near(logits, at::matmul(c.rows.hidden_MD.to(at::kDouble), w.t()), 1e-5, "logits");
+    const at::Tensor grad = at::randn({s[0], s[1]}, at::kFloat) / s[1];
+    expect_near(vocabulary.back(grad), at::matmul(grad.to(at::kDouble), w), 1e-5, "back");
+    for (const LossKind kind : {LossKind::kReverseKl, LossKind::kJsd, LossKind::kTv, LossKind::kNla,
+                                LossKind::kLkHybrid}) {
+      SCOPED_TRACE(fmt::format("{} V={}", loss_name(kind), s[1]));
+      LossOptions options;
+      options.terms = {{kind, 1.0}};
+      const RowLosses got = row_losses(vocabulary, options, c.rows);
+      const Plain want = plain(kind, c);
+      expect_near(got.loss_M, want.loss, 3e-5, "loss");
+      expect_near(got.grad_MD, want.grad, 3e-5, "grad");
+    }
   }
 }
 
@@ -178,7 +206,63 @@ TEST(Vocabulary, PaddingIdsGetNoProbability) {
     const VocabularyMean got = vocabulary.mean(at::ones({3, 32}, at::kFloat));
     EXPECT_LT(got.argmax_M.max().item<int64_t>(), 290);
     EXPECT_LT(got.mean_MD.max().item<double>(), 4.0);
+    EXPECT_EQ(vocabulary.logits(at::ones({3, 32}, at::kFloat)).size(1), 290);
   }
+}
+
+// Every loss, soft ones too, is the loss over the real ids.
+TEST(Vocabulary, PaddingIdsChangeNoLoss) {
+  Case c = make_case(6, 50, 16, nn::Compute::kF32);
+  const Vocabulary plain(c.head, nn::Compute::kF32);
+  nn::Head padded;
+  padded.linear = nn::Linear(at::cat({c.head.linear.weight, at::full({14, 16}, 5.0, at::kFloat)}),
+                             {}, nn::Compute::kF32);
+  padded.num_ids = 50;
+  const Vocabulary vocabulary(padded, nn::Compute::kF32);
+  for (const LossKind kind : kAll) {
+    LossOptions options;
+    options.terms = {{kind, 1.0}};
+    const RowLosses got = row_losses(vocabulary, options, c.rows);
+    const RowLosses want = row_losses(plain, options, c.rows);
+    const std::string name(loss_name(kind));
+    expect_near(got.loss_M, want.loss_M, 1e-6, name.c_str());
+    expect_near(got.grad_MD, want.grad_MD, 1e-6, name.c_str());
+  }
+}
+
+TEST(Vocabulary, RowsThatAreNotFiniteStayAlone) {
+  for (const auto compute : {nn::Compute::kF32, nn::Compute::kBF16}) {
+    const Vocabulary vocabulary(make_head(300, 32, compute), compute);
+    at::Tensor hidden = at::randn({5, 32}, at::kFloat);
+    const VocabularyMean want = vocabulary.mean(hidden);
+    hidden[1][7] = NAN;
+    hidden[3][0] = INFINITY;
+    for (const VocabularyMean& got :
+         {vocabulary.mean(hidden), vocabulary.mean_by_chunks(hidden, 2)}) {
+      for (const int64_t row : {1, 3}) {
+        EXPECT_FALSE(got.mean_MD[row].isfinite().any().item<bool>());
+        EXPECT_FALSE(got.log_sum_M[row].isfinite().item<bool>());
+      }
+      for (const int64_t row : {0, 2, 4}) {
+        expect_near(got.mean_MD[row], want.mean_MD[row], 0.02, "mean");
+        expect_near(got.log_sum_M[row], want.log_sum_M[row], 1e-4, "log sum");
+      }
+    }
+  }
+}
+
+TEST(Vocabulary, RefusesWhatItCannotServe) {
+  nn::Head head = make_head(3, 8, nn::Compute::kF32);
+  const std::vector<std::vector<int64_t>> wrong = {{}, {1, 2}, {1, 2, 3, 4}, {1, -2, 3}, {4, 2, 4}};
+  for (const auto& ids : wrong) {
+    head.id_V = at::tensor(ids, at::kLong);
+    EXPECT_THROW(Vocabulary(head, nn::Compute::kF32), Error) << ids.size();
+  }
+  head.id_V.reset();
+  EXPECT_THROW(Vocabulary(head, nn::Compute::kF32).mean_by_chunks(at::ones({2, 8}, at::kFloat), 0),
+               std::exception);
+  head.linear.bias = at::ones({3}, at::kFloat);
+  EXPECT_THROW(Vocabulary(head, nn::Compute::kF32), Error);
 }
 
 TEST(Vocabulary, TiesGoToTheLowestId) {
@@ -243,6 +327,32 @@ TEST(SlotWeights, Dpace) {
   EXPECT_FLOAT_EQ(weight[1], 0.75F + 0.375F);
   EXPECT_FLOAT_EQ(weight[2], 0.0F);
   EXPECT_FLOAT_EQ(weight[3], 0.375F);
+}
+
+// Streak weights make cross-entropy climb the expected number of slots accepted in a row: the
+// gradient of -sum_j prod_{i<=j} q_i with respect to log q_k, by finite differences.
+TEST(SlotWeights, StreakIsTheGradientOfTheExpectedStreak) {
+  const block::BlockRule rule{.block_size = 5, .mask_id = 0, .slot_shift = 0, .layers = {{}}};
+  LossOptions options;
+  options.slot_weights = parse_slot_weights("streak");
+  const std::vector<float> trained = {0, 1, 1, 0, 1}, prob = {0.3F, 0.9F, 0.5F, 0.2F, 0.7F};
+  const auto streak = [&](size_t slot, double step) {
+    double sum = 0, product = 1;
+    for (size_t k = 0; k < 5; ++k) {
+      if (trained[k] == 0) continue;
+      product *= prob[k] * std::exp(k == slot ? step : 0.0);
+      sum += product;
+    }
+    return sum;
+  };
+  const std::vector<float> weight = slot_weights({rule, options}, trained, prob);
+  for (size_t k = 0; k < 5; ++k) {
+    EXPECT_NEAR(weight[k], (streak(k, 1e-5) - streak(k, -1e-5)) / 2e-5, 1e-6) << k;
+  }
+  EXPECT_FLOAT_EQ(weight[1], 0.9F + 0.45F + 0.315F);
+  EXPECT_EQ(options.to_json()["slot_weights"], "streak");
+  EXPECT_NE(describe_loss(options).find("expected streak"), std::string::npos);
+  EXPECT_THROW(parse_slot_weights("cubic"), Error);
 }
 
 }  // namespace

@@ -224,6 +224,29 @@ TEST(Speculators, Kl) {
   expect_speculators("kl_div", {.terms = {{LossKind::kKl, 1.0}}});
 }
 
+/// Loss and gradient of every row, before any weight: tests/golden/make_draft.py losses.
+TEST(Speculators, EveryLossRowByRow) {
+  const Tensors golden = load("speculators_losses");
+  const Vocabulary vocabulary(head_of(golden), nn::Compute::kF32);
+  const LossRows rows{golden.at("hidden"), golden.at("label"), golden.at("teacher")};
+  const std::pair<const char*, LossKind> losses[] = {
+      {"ce", LossKind::kCrossEntropy},   {"kl_div", LossKind::kKl}, {"rkl", LossKind::kReverseKl},
+      {"jsd", LossKind::kJsd},           {"tv", LossKind::kTv},     {"nla", LossKind::kNla},
+      {"lk_hybrid", LossKind::kLkHybrid}};
+  for (const auto& [name, kind] : losses) {
+    SCOPED_TRACE(name);
+    LossOptions options;
+    options.terms = {{kind, 1.0}};
+    const RowLosses got = row_losses(vocabulary, options, rows);
+    for (const auto& [what, value] : {std::pair("loss", got.loss_M), {"grad", got.grad_MD}}) {
+      const at::Tensor& want = golden.at(fmt::format("{}.{}", what, name));
+      const double norm = std::max(1.0, want.abs().max().item<double>());
+      // c = 256 roundings relative to the largest logits (~60 in the far rows).
+      EXPECT_LE((value - want).abs().max().item<double>(), 256 * kEps * norm) << what;
+    }
+  }
+}
+
 TEST(Speculators, Dpace) {
   expect_speculators("dpace", {.slot_weights = SlotWeights::kDpace, .dpace_alpha = 0.5});
 }
