@@ -1,6 +1,7 @@
 # The front door. CMake does the work; these targets install what is missing first.
 #
 #   make quickstart    the whole way on the embedded default target (MINUTES=6 of training)
+#   make quickstart-short  the same steps on 8 prompts: shows only that they work
 #   make test          builds and runs every test and style check
 #   make build         only the program: build/release/dflash-cpp
 #   make oracles       the Python peers that some tests and benchmarks compare with

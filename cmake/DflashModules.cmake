@@ -76,6 +76,9 @@ dflash_module(jobs TORCH base io block text data nn target draft train decode)
 dflash_module(eval TORCH base io block text data nn target draft decode)
 dflash_module(cli TORCH base io block text data nn target draft train decode jobs eval CLI11::CLI11)
 
+set_source_files_properties(src/cli/version.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+  COMPILE_DEFINITIONS "DFLASH_VERSION=\"${PROJECT_VERSION}\"")
+
 if(EXISTS "${CMAKE_SOURCE_DIR}/src/cli/main.cpp")
   add_executable(dflash-cpp src/cli/main.cpp)
   target_link_libraries(dflash-cpp PRIVATE df_cli)

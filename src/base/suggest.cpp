@@ -1,5 +1,7 @@
 #include "base/suggest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -35,6 +37,16 @@ std::vector<std::string> closest_names(std::string_view name,
     names.emplace_back(candidates[ranked[i].second]);
   }
   return names;
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& candidates) {
+  const auto nearest = closest_names(name, candidates, 1);
+  if (nearest.empty()) return "";
+  // Two: letters that changed places count as two.
+  const size_t allowed = std::min(std::max<size_t>(2, nearest[0].size() / 3), name.size() - 1);
+  return name.empty() || edit_distance(name, nearest[0]) > allowed
+             ? ""
+             : fmt::format("; did you mean {}?", nearest[0]);
 }
 
 }  // namespace dflash

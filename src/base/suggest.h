@@ -15,4 +15,8 @@ std::vector<std::string> closest_names(std::string_view name,
                                        const std::vector<std::string_view>& candidates,
                                        size_t count = 3);
 
+/// "; did you mean X?" when a candidate differs from `name` in two letters or a third at most, else
+/// "".
+std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& candidates);
+
 }  // namespace dflash

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/checks.h"
 #include "draft/zlab.h"
 #include "train/checkpoint.h"
 
@@ -19,7 +20,8 @@ void ProposerOptions::add(CLI::App& app) {
   app.add_option("--proposer", kind, "drafter, lookup (prompt n-grams), none, or auto")
       ->check(CLI::IsMember({"auto", "drafter", "lookup", "none"}));
   app.add_option("--drafter", drafter, "drafter folder (z-lab form), or a run folder");
-  app.add_option("--draft-tokens", max_proposals, "proposals a pass at most (0: block size - 1)");
+  app.add_option("--draft-tokens", max_proposals, "proposals a pass at most (0: block size - 1)")
+      ->check(integer_from(0, 4096));
 }
 
 fs::path resolve_drafter(const fs::path& path) {
@@ -55,6 +57,19 @@ std::shared_ptr<const draft::Drafter> load_drafter(const fs::path& path, const j
   return drafter;
 }
 
+void warn_of_more(const decode::Proposer& proposer, int64_t max_proposals) {
+  if (max_proposals <= proposer.max_proposals()) return;
+  log_warning("--draft-tokens {}: {} proposes at most {} a pass", max_proposals, proposer.name(),
+              proposer.max_proposals());
+}
+
+void ProposerOptions::check() const {
+  if (kind == "drafter" && drafter.empty()) fail("--proposer drafter needs --drafter FOLDER");
+  if ((kind == "none" || kind == "lookup") && !drafter.empty()) {
+    fail("--proposer {}: expected no --drafter, got {}", kind, drafter);
+  }
+}
+
 std::unique_ptr<decode::Proposer> ProposerOptions::make(const jobs::Model& model) const {
   if (kind == "none" || (kind == "auto" && drafter.empty())) return nullptr;
   if (kind == "lookup") {
@@ -62,9 +77,10 @@ std::unique_ptr<decode::Proposer> ProposerOptions::make(const jobs::Model& model
     if (max_proposals > 0) options.max_proposals = max_proposals;
     return decode::make_lookup_proposer(options);
   }
-  if (drafter.empty()) fail("--proposer drafter needs --drafter FOLDER");
-  return decode::make_draft_proposer(load_drafter(drafter, model), *model.target,
-                                     {.max_proposals = max_proposals});
+  auto proposer = decode::make_draft_proposer(load_drafter(drafter, model), *model.target,
+                                              {.max_proposals = max_proposals});
+  warn_of_more(*proposer, max_proposals);
+  return proposer;
 }
 
 }  // namespace dflash::cli

@@ -17,9 +17,14 @@ struct ProposerOptions {
   int64_t max_proposals = 0;  // 0: block size - 1
 
   void add(CLI::App& app);
+  /// Error: options that exclude each other. Before anything is loaded.
+  void check() const;
   /// nullptr for plain decoding. Warns when fingerprints differ. Errors: files, shapes, taps.
   std::unique_ptr<decode::Proposer> make(const jobs::Model& model) const;
 };
+
+/// A warning when more proposals a pass are asked for than there can be.
+void warn_of_more(const decode::Proposer& proposer, int64_t max_proposals);
 
 /// A drafter folder, or the best (else the last) checkpoint of a run folder.
 std::filesystem::path resolve_drafter(const std::filesystem::path& path);

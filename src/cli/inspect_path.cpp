@@ -1,5 +1,7 @@
 // inspect PATH: says what a path is and prints what a person wants to know of it.
+#include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -153,17 +155,25 @@ Json describe(const fs::path& path) {
   return json;
 }
 
-/// Objects are indented, everything else is a line.
+void print_lines(const std::string& text, int indent) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) fmt::print("{:{}}{}\n", "", indent, line);
+}
+
+/// Objects, lists of objects and texts of several lines are indented, everything else is a line.
 void print_fields(const Json& json, int indent) {
   for (const auto& [key, value] : json.items()) {
     if (key == "tensors" || key == "command_line") continue;  // the options stand in config.toml
-    if (value.is_object() && !value.empty()) {
-      fmt::print("{:{}}{}\n", "", indent, key);
-      print_fields(value, indent + 2);
+    const bool several = value.is_array() && !value.empty() && value[0].is_object();
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    if ((!value.is_object() || value.empty()) && !several && text.find('\n') == std::string::npos) {
+      fmt::print("{:{}}{:<{}} {}\n", "", indent, key, std::max(22 - indent, 1), text);
       continue;
     }
-    fmt::print("{:{}}{:<{}} {}\n", "", indent, key, 22 - indent,
-               value.is_string() ? value.get<std::string>() : value.dump());
+    fmt::print("{:{}}{}\n", "", indent, key);
+    if (value.is_string()) print_lines(text, indent + 2);
+    if (value.is_object()) print_fields(value, indent + 2);
+    for (size_t i = 0; several && i < value.size(); ++i) print_lines(value[i].dump(), indent + 2);
   }
 }
 

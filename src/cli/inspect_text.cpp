@@ -1,5 +1,6 @@
 // inspect text: how a text (or a user message in its chat template) becomes ids.
 #include "base/error.h"
+#include "base/progress.h"
 #include "cli/inspect.h"
 #include "cli/options.h"
 
@@ -30,7 +31,7 @@ int inspect_text(int argc, char** argv) {
   std::string content;
   bool chat = false, json = false;
   auto& app = parser.app();
-  target.add(app);
+  target.add_path(app);
   app.add_option("text", content, "the text")->required();
   app.add_flag("--chat", chat, "wrap it as a user message, ready for generation");
   app.add_flag("--json", json, "as JSON on stdout");
@@ -53,7 +54,9 @@ int inspect_text(int argc, char** argv) {
       fmt::print("{:>5} {:>7}  '{}'{}\n", i, ids[i], printable(bytes), special ? "  special" : "");
   }
   if (json) print_json({{"ids", ids}, {"tokens", tokens}});
-  if (!json) fmt::print("{} tokens, {} bytes\n", ids.size(), content.size());
+  if (!json)
+    fmt::print("{}, {}\n", counted(static_cast<int64_t>(ids.size()), "tokens"),
+               counted(static_cast<int64_t>(content.size()), "bytes"));
   return 0;
 }
 

@@ -10,24 +10,31 @@
 
 #include "base/files.h"
 #include "base/progress.h"
+#include "cli/checks.h"
 
 namespace dflash::cli {
 
 VerbParser::VerbParser(const std::string& name, const std::string& summary)
-    : app_(summary, "dflash-cpp " + name) {
+    : app_(summary, "dflash-cpp " + name), config_(std::make_shared<ConfigFile>(app_)) {
   app_.option_defaults()->always_capture_default();
-  app_.set_config("--config", "", "TOML file with options of this verb; the command line wins");
+  app_.set_config("--config", "",
+                  "TOML file with options of this verb (layers = 2); the command line wins");
+  app_.config_formatter(config_);
   app_.allow_config_extras(CLI::config_extras_mode::error);
-  app_.add_option("--threads", threads_, "CPU threads (0: all cores)")->check(CLI::Range(0, 1024));
-  app_.add_flag("--quiet", quiet_, "only warnings and results");
+  app_.add_option("--threads", threads_, "CPU threads (0: all cores)")
+      ->check(integer_from(0, 1024));
+  app_.add_flag("--quiet", quiet_, "print warnings and results only");
 }
 
 std::optional<int> VerbParser::parse(int argc, char** argv) {
   try {
     app_.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app_.exit(help);
   } catch (const CLI::ParseError& e) {
-    const int code = app_.exit(e);
-    return code == 0 ? 0 : 2;
+    fmt::print(stderr, "error: {}\n  hint: '{} --help' shows every option\n",
+               describe_error(app_, *config_, e), app_.get_name());
+    return 2;
   }
   if (threads_ > 0) omp_set_num_threads(threads_);
   if (quiet_) {
@@ -81,10 +88,15 @@ std::vector<std::string> VerbParser::changed_options(const std::string& earlier)
   return changed;
 }
 
-void TargetOptions::add(CLI::App& app) {
+void TargetOptions::add_path(CLI::App& app) {
   app.add_option("--target", path,
                  "Hugging Face folder or .gguf file (empty: the embedded SmolLM2-135M-Instruct)");
-  app.add_option("--dtype", dtype, "compute: auto, f32 or bf16")
+}
+
+void TargetOptions::add(CLI::App& app) {
+  add_path(app);
+  app.add_option("--dtype", dtype,
+                 "type to compute in: f32, bf16, or auto (bf16 where the CPU is fast at it)")
       ->check(CLI::IsMember({"auto", "f32", "bf16"}));
 }
 
@@ -99,12 +111,16 @@ jobs::Model TargetOptions::load() const {
 }
 
 void SamplingOptions::add(CLI::App& app) {
-  app.add_option("--temperature", sampling.temperature, "0: greedy")->check(CLI::Range(0.0, 100.0));
-  app.add_option("--top-k", sampling.top_k, "keep the k likeliest tokens (0: all)");
-  app.add_option("--top-p", sampling.top_p, "keep the likeliest tokens of this total probability");
-  app.add_option("--seed", sampling.seed, "of sampling; a token depends on (seed, position) only");
+  app.add_option("--temperature", sampling.temperature, "temperature of sampling (0: greedy)")
+      ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--top-k", sampling.top_k, "keep the k likeliest tokens (0: all)")
+      ->check(integer_from(0));
+  app.add_option("--top-p", sampling.top_p, "keep the likeliest tokens of this total probability")
+      ->check(positive_share());
+  app.add_option("--seed", sampling.seed,
+                 "seed of sampling; a token depends on (seed, position) only");
   app.add_option("--max-new", max_new_tokens, "tokens to generate at most")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+      ->check(integer_from(1, kMaxNewTokens));
 }
 
 void print_json(const Json& json) {

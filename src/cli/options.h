@@ -4,19 +4,21 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/config_file.h"
 #include "decode/sampler.h"
 #include "jobs/model.h"
 
 namespace dflash::cli {
 
 /// A verb's parser: `--config FILE.toml` sets any option, the command line wins, unknown keys are
-/// errors; `--threads`, `--quiet`.
+/// errors; `--threads`, `--quiet`. Numbers are bounded by cli/checks.h.
 class VerbParser {
  public:
   VerbParser(const std::string& name, const std::string& summary);
@@ -34,6 +36,7 @@ class VerbParser {
 
  private:
   CLI::App app_;
+  std::shared_ptr<ConfigFile> config_;
   int threads_ = 0;
   bool quiet_ = false;
 };
@@ -44,6 +47,8 @@ struct TargetOptions {
   std::string dtype = "auto";  // auto, f32, bf16
 
   void add(CLI::App& app);
+  /// --target alone, for verbs that need its tokenizer only.
+  void add_path(CLI::App& app);
   jobs::Model load() const;
   std::filesystem::path resolved_path() const;
 };

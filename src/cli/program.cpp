@@ -5,11 +5,15 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/stop.h"
+#include "base/suggest.h"
 #include "cli/verbs.h"
+#include "cli/version.h"
 
 namespace dflash::cli {
 namespace {
@@ -33,7 +37,9 @@ void print_usage(std::FILE* out) {
              "dflash-cpp: trains DFlash drafters, proves that they are right, and runs them\n\n"
              "usage: dflash-cpp VERB [options]\n\n");
   for (const Verb& verb : kVerbs) fmt::print(out, "  {:<12} {}\n", verb.name, verb.summary);
-  fmt::print(out, "\n'dflash-cpp VERB --help' shows every option with its default.\n");
+  fmt::print(
+      out,
+      "\n'dflash-cpp VERB --help' shows every option with its default; 'dflash-cpp --version'.\n");
 }
 
 const Verb* find_verb(const char* name) {
@@ -81,9 +87,15 @@ int run_program(int argc, char** argv) {
     print_usage(stdout);
     return 0;
   }
+  if (name == "--version" || name == "version") {
+    fmt::print("{}\n", version_text());
+    return 0;
+  }
   const Verb* verb = find_verb(argv[1]);
   if (verb == nullptr) {
-    fmt::print(stderr, "error: no verb '{}'\n\n", name);
+    std::vector<std::string_view> names;
+    for (const Verb& known : kVerbs) names.emplace_back(known.name);
+    fmt::print(stderr, "error: no verb '{}'{}\n\n", name, did_you_mean(name, names));
     print_usage(stderr);
     return 2;
   }

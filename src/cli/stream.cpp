@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/progress.h"
 #include "base/stop.h"
 
 namespace dflash::cli {
@@ -46,9 +47,15 @@ class Printer {
 }  // namespace
 
 std::string Generation::summary(const std::string& proposer) const {
-  return fmt::format("{}: tau {:.2f}, {:.1f} tok/s ({} tokens, prompt {:.2f} s)", proposer,
-                     result.counts.tau(), tokens_per_second(), result.tokens.size(),
-                     prefill_seconds);
+  std::string text = fmt::format("{}: ", proposer);
+  if (result.counts.passes() > 0) text += fmt::format("tau {:.2f}, ", result.counts.tau());
+  text +=
+      fmt::format("{:.1f} tok/s ({}, prompt {:.2f} s)", tokens_per_second(),
+                  counted(static_cast<int64_t>(result.tokens.size()), "tokens"), prefill_seconds);
+  if (stopped) return text + ", stopped";
+  if (result.finish == decode::Finish::kLength) text += ", cut off by --max-new";
+  if (result.finish == decode::Finish::kContext) text += ", cut off by the target's context";
+  return text;
 }
 
 Json Generation::to_json(const std::string& proposer) const {
@@ -80,7 +87,8 @@ Generation stream_generation(const jobs::Model& model, decode::Proposer* propose
           .result = run.results[0],
           .prefill_seconds = run.prefill_seconds,
           .decode_seconds = run.decode_seconds,
-          .decode_tokens = run.decode_tokens};
+          .decode_tokens = run.decode_tokens,
+          .stopped = stop_requested()};
 }
 
 }  // namespace dflash::cli

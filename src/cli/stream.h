@@ -14,11 +14,12 @@ struct Generation {
   decode::Result result;
   double prefill_seconds = 0, decode_seconds = 0;
   int64_t decode_tokens = 0;
+  bool stopped = false;  // by a signal
 
   double tokens_per_second() const {
     return decode_seconds > 0 ? static_cast<double>(decode_tokens) / decode_seconds : 0;
   }
-  /// "tau 2.31, 84 tok/s (57 tokens, prompt 0.12 s)".
+  /// "drafter: tau 2.31, 84.0 tok/s (57 tokens, prompt 0.12 s)", and what cut the answer off.
   std::string summary(const std::string& proposer) const;
   Json to_json(const std::string& proposer) const;
 };

@@ -1,6 +1,7 @@
 #include "cli/training.h"
 
 #include "base/error.h"
+#include "cli/checks.h"
 #include "cli/drafters.h"
 #include "decode/proposers.h"
 #include "jobs/prompts.h"
@@ -51,55 +52,101 @@ void TrainingFlags::apply(jobs::TrainingOptions& options) const {
 }
 
 void add_drafter_options(CLI::App& app, jobs::NewDrafterOptions& options) {
-  app.add_option("--layers", options.num_layers, "depth of the drafter")->check(CLI::Range(1, 64));
-  app.add_option("--block-size", options.block_size, "slots with the anchor")
-      ->check(CLI::Range(2, 64));
-  app.add_option("--num-taps", options.num_taps, "tapped blocks, evenly spread")
-      ->check(CLI::Range(1, 64));
-  app.add_option("--taps", options.taps, "0-based tapped blocks, instead")->delimiter(',');
-  app.add_option("--mask-id", options.mask_id, "mask token (-1: an unused one of the target)");
-  app.add_option("--draft-vocab", options.draft_vocab, "most frequent answer tokens (0: all)");
-  app.add_option("--window", options.window, "sliding window of every layer (0: full)");
-  app.add_option("--window-bound", options.window_bound, "query or anchor")
+  app.add_option("--layers", options.num_layers, "layers of the drafter")
+      ->check(integer_from(1, 64));
+  app.add_option("--block-size", options.block_size, "slots of a block, its anchor included")
+      ->check(integer_from(2, 64));
+  app.add_option("--num-taps", options.num_taps,
+                 "tapped blocks of the target, evenly spread (without --taps)")
+      ->check(integer_from(1, 64));
+  app.add_option("--taps", options.taps, "tapped blocks of the target by number: 1,8,15")
+      ->delimiter(',')
+      ->check(distinct_blocks());
+  app.add_option("--mask-id", options.mask_id, "mask token (-1: an unused one of the target)")
+      ->check(integer_from(-1));
+  app.add_option("--draft-vocab", options.draft_vocab,
+                 "draft only so many tokens, the most frequent of the answers (0: all)")
+      ->check(integer_from(0));
+  app.add_option("--window", options.window, "sliding window of every layer, in tokens (0: full)")
+      ->check(integer_from(0));
+  app.add_option("--window-bound", options.window_bound,
+                 "row from which the window counts: the slot's own (query) or its anchor's")
       ->check(CLI::IsMember({"query", "anchor"}));
-  app.add_option("--in-block", options.in_block, "bidirectional or causal")
+  app.add_option("--in-block", options.in_block, "what a slot sees of its own block")
       ->check(CLI::IsMember({"bidirectional", "causal"}));
-  app.add_option("--init-seed", options.seed, "of the fresh weights");
+  app.add_option("--init-seed", options.seed, "seed of the fresh weights");
 }
 
-void add_train_options(CLI::App& app, train::TrainOptions& options, TrainingFlags& flags) {
-  app.add_option("--loss", flags.loss, "ce, kl, rkl, jsd, tv, nla, lk, or a sum 0.5*ce+0.5*kl");
+namespace {
+
+void add_loss_options(CLI::App& app, train::TrainOptions& options, TrainingFlags& flags) {
+  app.add_option("--loss", flags.loss,
+                 "loss: ce, kl, rkl, jsd, tv, nla, lk, or a sum like 0.5*ce+0.5*kl");
   app.add_option("--labels", flags.labels, "target: its argmax; data: the token of the data")
       ->check(CLI::IsMember({"target", "data"}));
-  app.add_option("--weighting", flags.weighting, "decay (by --gamma), dpace or streak")
+  app.add_option("--weighting", flags.weighting,
+                 "weights of the slots: decay (by --gamma), dpace or streak")
       ->check(CLI::IsMember({"decay", "dpace", "streak"}));
-  app.add_option("--gamma", options.loss.gamma, "slots per e-fold of the decay (0: none)");
+  app.add_option("--gamma", options.loss.gamma,
+                 "slots in which the weight decays to 1/e (0: equal weights)")
+      ->check(number_from(0));
   app.add_option("--optimizer", flags.optimizer, "muon (matrices; AdamW the rest) or adamw")
       ->check(CLI::IsMember({"muon", "adamw"}));
-  app.add_option("--lr", options.optimizer.lr, "peak rate of AdamW");
-  app.add_option("--muon-lr", options.optimizer.muon_lr, "peak rate of Muon");
-  app.add_option("--weight-decay", options.optimizer.weight_decay, "decoupled");
-  app.add_option("--clip", options.optimizer.clip_norm, "global gradient norm (0: none)");
-  app.add_option("--warmup", options.warmup_share, "share of the steps");
-  app.add_option("--noise", flags.noise, "on the drafter's input features")
+  app.add_option("--lr", options.optimizer.lr, "peak rate of AdamW")->check(number_from(0));
+  app.add_option("--muon-lr", options.optimizer.muon_lr, "peak rate of Muon")
+      ->check(number_from(0));
+  app.add_option("--weight-decay", options.optimizer.weight_decay, "decoupled weight decay")
+      ->check(number_from(0));
+  app.add_option("--clip", options.optimizer.clip_norm,
+                 "largest global norm of the gradient (0: no limit)")
+      ->check(number_from(0));
+  app.add_option("--warmup", options.warmup_share, "share of the steps in which the rate rises")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--noise", flags.noise, "noise on the drafter's input features")
       ->check(CLI::IsMember({"none", "gaussian", "uniform"}));
-  app.add_option("--noise-scale", options.noise.scale, "standard deviation, or half width");
-  app.add_flag("--noise-anneal", options.noise.anneal, "cosine to zero instead of constant");
-  app.add_option("--row-tokens", options.row_tokens, "tokens of a packed row");
-  app.add_option("--anchors-per-document", options.anchors_per_document, "in one epoch");
-  app.add_option("--anchors-per-step", options.anchors_per_step, "at least, in whole rows");
-  app.add_option("--epochs", options.epochs, "passes over the dataset");
-  app.add_option("--steps", options.total_steps, "instead of epochs (0: epochs decide)");
-  app.add_option("--save-every", options.save_every, "steps between checkpoints (0: at the end)");
-  app.add_option("--validate-every", options.validate_every, "steps (0: at the end)");
-  app.add_option("--keep-last", options.keep_last, "checkpoints kept besides the best");
-  app.add_option("--seed", options.seed, "order of documents, anchors and noise");
+  app.add_option("--noise-scale", options.noise.scale,
+                 "standard deviation (gaussian) or half width (uniform) of the noise")
+      ->check(number_from(0));
+  app.add_flag("--noise-anneal", options.noise.anneal, "noise falls to zero as a cosine");
+}
+
+/// How much is trained at once, how long, and what is kept.
+void add_schedule_options(CLI::App& app, train::TrainOptions& options) {
+  app.add_option("--row-tokens", options.row_tokens, "tokens of a packed row")
+      ->check(integer_from(2));
+  app.add_option("--anchors-per-document", options.anchors_per_document,
+                 "anchors drawn of a document in an epoch, at most")
+      ->check(integer_from(1));
+  app.add_option("--anchors-per-step", options.anchors_per_step,
+                 "anchors of a step, at least (whole rows)")
+      ->check(integer_from(1));
+  app.add_option("--epochs", options.epochs, "passes over the dataset (without --steps, --minutes)")
+      ->check(integer_from(0));
+  app.add_option("--steps", options.total_steps, "steps of the run (0: --epochs or --minutes)")
+      ->check(integer_from(0));
+  app.add_option("--save-every", options.save_every, "steps between checkpoints (0: at the end)")
+      ->check(integer_from(0));
+  app.add_option("--validate-every", options.validate_every,
+                 "steps between validations (0: at the end)")
+      ->check(integer_from(0));
+  app.add_option("--keep-last", options.keep_last, "checkpoints kept besides the best")
+      ->check(integer_from(1));
+  app.add_option("--seed", options.seed, "seed of the order of documents, anchors and noise");
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& app, train::TrainOptions& options, TrainingFlags& flags) {
+  add_loss_options(app, options, flags);
+  add_schedule_options(app, options);
 }
 
 void ValidationOptions::add(CLI::App& app) {
   app.add_option("--validate", prompts, "jsonl of held-out prompts, decoded for real");
-  app.add_option("--validate-limit", limit, "prompts of a validation");
-  app.add_option("--validate-max-new", max_new_tokens, "tokens of an answer");
+  app.add_option("--validate-limit", limit, "prompts of a validation, the first ones (0: all)")
+      ->check(integer_from(0));
+  app.add_option("--validate-max-new", max_new_tokens, "tokens of a validation answer at most")
+      ->check(integer_from(2, kMaxNewTokens));
 }
 
 std::function<Json(const draft::Drafter&)> ValidationOptions::callback(

@@ -1,4 +1,5 @@
 // capture: dataset -> features.
+#include "cli/checks.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "jobs/capture.h"
@@ -16,12 +17,15 @@ int run_capture(int argc, char** argv) {
   target.add(app);
   app.add_option("--dataset", dataset_path, "dataset folder (from prepare)")->required();
   app.add_option("--out", out, "features folder; an unfinished one is gone on with");
-  app.add_option("--num-taps", num_taps, "tapped blocks, evenly spread (without --taps)");
-  app.add_option("--taps", options.taps, "0-based blocks whose output is kept")->delimiter(',');
+  app.add_option("--num-taps", num_taps, "tapped blocks, evenly spread (without --taps)")
+      ->check(integer_from(1, 1024));
+  app.add_option("--taps", options.taps, "blocks whose output is kept, by number from 0: 1,8,15")
+      ->delimiter(',')
+      ->check(distinct_blocks());
   app.add_flag("--keep-last", options.keep_last, "also keep the final state (for soft losses)");
   app.add_flag("--f32", options.f32, "store f32 instead of bf16");
   app.add_option("--rows", options.rows_per_pass, "tokens in one pass")
-      ->check(CLI::Range(1, 65536));
+      ->check(integer_from(1, 65536));
   app.add_flag("--json", json, "the report as JSON on stdout");
   if (auto code = parser.parse(argc, argv)) return *code;
 

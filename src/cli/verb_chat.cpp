@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "base/progress.h"
 #include "base/stop.h"
 #include "cli/drafters.h"
 #include "cli/stream.h"
@@ -33,16 +34,21 @@ int run_chat(int argc, char** argv) {
   proposer_options.add(app);
   sampling.add(app);
   app.add_option("--system", system, "system message (empty: the template's own)");
-  app.add_flag("--no-color", plain_text, "no colours");
+  app.add_flag("--no-color", plain_text, "print without colours");
   if (auto code = parser.parse(argc, argv)) return *code;
 
+  proposer_options.check();
+  decode::check_sampling(sampling.sampling);
   const auto model = target.load();
   const auto proposer = proposer_options.make(model);
   const std::string name = proposer ? proposer->name() : "plain";
   const bool interactive = isatty(STDIN_FILENO) != 0;
-  const bool color = isatty(STDOUT_FILENO) != 0 && !plain_text;
-  fmt::print(stderr, "{}. Empty line or /reset: new conversation; /quit or Ctrl-D: leave.{}\n",
-             name, color ? " Green: drafted and accepted." : "");
+  const bool color = knows_escapes(STDOUT_FILENO) && !plain_text;
+  fmt::print(stderr,
+             "Drafts: {}. An empty line or /reset begins a new conversation, /quit or Ctrl-D "
+             "leaves.{}\n",
+             proposer ? name : "none (plain decoding)",
+             color ? " Green: drafted and accepted." : "");
   std::vector<text::Message> messages;
   const auto restart = [&] {
     messages.clear();

@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/stop.h"
+#include "base/suggest.h"
+#include "cli/checks.h"
 #include "cli/drafters.h"
 #include "cli/verbs.h"
 #include "eval/evaluate.h"
@@ -11,10 +13,14 @@
 namespace dflash::cli {
 namespace {
 
-/// "humaneval" and "heldout" are the bundled sets; anything else is a file.
+/// "humaneval" and "heldout" are the bundled sets; anything else is a file. Error: neither.
 std::filesystem::path task_file(const std::string& name) {
   if (name == "humaneval") return jobs::assets_folder() / "HumanEval.jsonl";
   if (name == "heldout") return jobs::prompts_folder() / "heldout.jsonl";
+  if (!std::filesystem::exists(name) || std::filesystem::is_directory(name)) {
+    fail("--tasks {}: expected heldout, humaneval or a jsonl file{}", name,
+         did_you_mean(name, {"heldout", "humaneval"}));
+  }
   return name;
 }
 
@@ -26,6 +32,7 @@ struct Arms {
   void add(const std::string& path, const jobs::Model& model, int64_t max_proposals) {
     owned.push_back(decode::make_draft_proposer(load_drafter(path, model), *model.target,
                                                 {.max_proposals = max_proposals}));
+    warn_of_more(*owned.back(), max_proposals);
     drafters.push_back({path, owned.back().get()});
   }
 };
@@ -36,7 +43,8 @@ eval::Report run_set(const jobs::Model& model, const Arms& arms, const std::stri
   std::unique_ptr<Progress> progress;
   options.on_task = [&](int64_t done, int64_t total) {
     if (!progress) progress = std::make_unique<Progress>("eval " + tasks.name, "answers", total);
-    progress->update(done);
+    const int64_t ways = total / static_cast<int64_t>(tasks.tasks.size());
+    progress->update(done, ways > 1 ? fmt::format("every task {} ways", ways) : "");
   };
   options.should_stop = [] { return stop_requested(); };
   auto report =
@@ -61,12 +69,13 @@ int run_eval(int argc, char** argv) {
   sampling.add(app);
   app.add_option("--drafter", drafters, "drafter or run folder; several are compared");
   app.add_option("--tasks", sets, "heldout, humaneval, or jsonl files")->delimiter(',');
-  app.add_option("--limit", limit, "first tasks of each set (0: all)");
+  app.add_option("--limit", limit, "first tasks of each set (0: all)")->check(integer_from(0));
   app.add_option("--batch", options.batch, "1: speeds are measured; more: tau only, quick")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--draft-tokens", max_proposals, "proposals a pass at most (0: block size - 1)");
-  app.add_flag("--no-lookup", no_lookup, "without the prompt-lookup baseline");
-  app.add_flag("--no-plain", no_plain, "without plain decoding: tau only, texts not compared");
+      ->check(integer_from(1, 4096));
+  app.add_option("--draft-tokens", max_proposals, "proposals a pass at most (0: block size - 1)")
+      ->check(integer_from(0, 4096));
+  app.add_flag("--no-lookup", no_lookup, "leave out the prompt-lookup baseline");
+  app.add_flag("--no-plain", no_plain, "leave out plain decoding: tau only, texts not compared");
   app.add_option("--out", out, "also write the report to this JSON file (empty: none)");
   app.add_flag("--json", json, "the report as JSON on stdout");
   if (auto code = parser.parse(argc, argv)) return *code;
@@ -75,16 +84,22 @@ int run_eval(int argc, char** argv) {
   options.sampling = sampling.sampling;
   options.with_lookup = !no_lookup;
   options.with_plain = !no_plain;
+  options.require_acceptance = false;  // after all tables
+  decode::check_sampling(options.sampling);
+  for (const std::string& set : sets) task_file(set);
   const auto model = target.load();
   Arms arms;
   for (const std::string& path : drafters) arms.add(path, model, max_proposals);
   Json reports = Json::array();
-  bool lossless = true;
+  std::vector<std::string> problems;
   for (const std::string& set : sets) {
     const auto report = run_set(model, arms, set, limit, options);
     reports.push_back(report.to_json());
     if (!json) fmt::print("{}\n", report.to_table());
-    lossless = lossless && report.lossless();
+    for (const auto& problem : report.ineffective()) problems.push_back(set + ": " + problem);
+    if (!report.lossless()) {
+      problems.push_back(set + ": a text differs from plain decoding's; see the report");
+    }
     if (stop_requested()) break;
   }
   if (!out.empty()) {
@@ -92,7 +107,7 @@ int run_eval(int argc, char** argv) {
     parser.save_options(out);
   }
   if (json) print_json({{"sets", reports}});
-  if (!lossless) fail("a text differs from plain decoding's; see the report");
+  if (!problems.empty()) fail("{}", fmt::join(problems, "\nerror: "));
   return 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/progress.h"
 #include "cli/drafters.h"
 #include "cli/stream.h"
 #include "cli/verbs.h"
@@ -36,6 +37,7 @@ int run_generate(int argc, char** argv) {
   if (auto code = parser.parse(argc, argv)) return *code;
 
   const std::string text = read_prompt(prompt, prompt_file);
+  proposer_options.check();
   decode::check_sampling(sampling.sampling);
   const auto model = target.load();
   const auto proposer = proposer_options.make(model);
@@ -45,8 +47,9 @@ int run_generate(int argc, char** argv) {
   const auto ids = raw ? model.tokenizer->encode(text)
                        : text::encode_prompt(*model.tokenizer, model.chat, messages);
   if (ids.empty()) fail("the prompt is empty");
-  const auto generation = stream_generation(model, proposer.get(), ids, sampling,
-                                            {.print = !json, .color = isatty(STDOUT_FILENO) != 0});
+  const auto generation =
+      stream_generation(model, proposer.get(), ids, sampling,
+                        {.print = !json, .color = knows_escapes(STDOUT_FILENO)});
   const std::string name = proposer ? proposer->name() : "plain";
   if (json) {
     print_json(generation.to_json(name));

@@ -1,8 +1,11 @@
 // inspect: looks into a path (model, drafter, dataset, features, run), a text, or a block.
 #include <cstring>
+#include <filesystem>
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+#include "base/suggest.h"
 #include "cli/inspect.h"
 #include "cli/verbs.h"
 
@@ -23,6 +26,9 @@ int run_inspect(int argc, char** argv) {
   }
   if (std::strcmp(argv[1], "text") == 0) return inspect_text(argc - 1, argv + 1);
   if (std::strcmp(argv[1], "block") == 0) return inspect_block(argc - 1, argv + 1);
+  if (argv[1][0] != '-' && !std::filesystem::exists(argv[1])) {
+    fail("no such file or folder: {}{}", argv[1], did_you_mean(argv[1], {"text", "block"}));
+  }
   return inspect_path(argc, argv);
 }
 

@@ -1,5 +1,6 @@
 // prepare: chat or text files -> a dataset folder, with a table of what was dropped and why.
 #include "base/log.h"
+#include "cli/checks.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "data/prepare.h"
@@ -32,23 +33,24 @@ int run_prepare(int argc, char** argv) {
   std::string out = "dataset";
   bool keep_loops = false, keep_duplicates = false, json = false;
   auto& app = parser.app();
-  target.add(app);
+  target.add_path(app);
   app.add_option("files", files,
                  ".jsonl (messages, conversations, prompt/response, answers of "
                  "regenerate, text) or .txt")
       ->required();
   app.add_option("--out", out, "dataset folder");
-  app.add_option("--max-tokens", options.max_tokens, "longest document")
-      ->check(CLI::Range(2, 1 << 20));
+  app.add_option("--max-tokens", options.max_tokens, "tokens of a document at most")
+      ->check(integer_from(2, 1 << 20));
   app.add_flag("--plain-text", options.plain_text, "take plain text, every token supervised");
   app.add_flag("--keep-loops", keep_loops, "keep answers that loop");
   app.add_flag("--keep-duplicates", keep_duplicates, "keep documents met before");
   app.add_option("--held-out", held_out,
                  "drop what shares 13 words in a row with these files (default: HumanEval and the "
                  "bundled held-out prompts)");
-  app.add_flag("--shuffle", options.shuffle, "over all files, before --max-documents");
-  app.add_option("--seed", options.seed, "of the shuffle");
-  app.add_option("--max-documents", options.max_documents, "0: all");
+  app.add_flag("--shuffle", options.shuffle, "shuffle over all files, before --max-documents");
+  app.add_option("--seed", options.seed, "seed of the shuffle");
+  app.add_option("--max-documents", options.max_documents, "documents kept at most (0: all)")
+      ->check(integer_from(0));
   app.add_flag("--json", json, "the report as JSON on stdout");
   if (auto code = parser.parse(argc, argv)) return *code;
 

@@ -1,4 +1,5 @@
 // regenerate: prompts -> the target's own answers.
+#include "cli/checks.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "jobs/regenerate.h"
@@ -16,14 +17,21 @@ int run_regenerate(int argc, char** argv) {
   target.add(app);
   app.add_option("--prompts", prompts_path, "jsonl with `prompt` or `messages`")->required();
   app.add_option("--out", out, "jsonl of answers; an existing one is gone on with");
-  app.add_option("--limit", limit, "first prompts only (0: all)");
-  app.add_option("--max-new", options.max_new_tokens, "tokens of one answer at most");
-  app.add_option("--samples", options.samples, "answers a prompt: one greedy, the others sampled");
-  app.add_option("--temperature", options.temperature, "of the sampled answers");
-  app.add_option("--top-p", options.top_p, "of the sampled answers");
-  app.add_option("--seed", options.seed, "of the sampled answers");
-  app.add_option("--batch", options.batch, "sequences in one pass")->check(CLI::Range(1, 4096));
-  app.add_option("--max-seconds", options.max_seconds, "stop after this time (0: no limit)");
+  app.add_option("--limit", limit, "first prompts only (0: all)")->check(integer_from(0));
+  app.add_option("--max-new", options.max_new_tokens, "tokens of one answer at most")
+      ->check(integer_from(1, kMaxNewTokens));
+  app.add_option("--samples", options.samples, "answers a prompt: one greedy, the others sampled")
+      ->check(integer_from(1));
+  app.add_option("--temperature", options.temperature, "temperature of the sampled answers")
+      ->check(CLI::Range(0.0, 100.0));
+  app.add_option("--top-p", options.top_p,
+                 "sampled answers take the likeliest tokens of this total probability")
+      ->check(positive_share());
+  app.add_option("--seed", options.seed, "seed of the sampled answers");
+  app.add_option("--batch", options.batch, "sequences in one pass")->check(integer_from(1, 4096));
+  app.add_option("--max-seconds", options.max_seconds,
+                 "take no new prompts after this time (0: no limit)")
+      ->check(number_from(0));
   app.add_flag("--json", json, "the report as JSON on stdout");
   if (auto code = parser.parse(argc, argv)) return *code;
 

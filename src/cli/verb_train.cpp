@@ -1,6 +1,10 @@
 // train: dataset (+ features, or the target live in the same process) -> a drafter.
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 #include "base/files.h"
+#include "cli/checks.h"
 #include "cli/drafters.h"
 #include "cli/options.h"
 #include "cli/training.h"
@@ -11,15 +15,42 @@ namespace dflash::cli {
 namespace fs = std::filesystem;
 namespace {
 
-/// True when `out` holds checkpoints of this very command, which then goes on. Error: they are of
-/// other options.
-bool goes_on(const fs::path& out, const VerbParser& parser) {
-  if (!train::latest_checkpoint(out / "checkpoints")) return false;
+/// The resolved options of the run in `out`; nothing when train did not begin it.
+std::optional<std::string> earlier_options(const fs::path& out) {
+  if (!fs::exists(out / "run.json")) return std::nullopt;
   const Json config = read_json(out / "run.json").value("config", Json::object());
-  if (!config.contains("command_line")) {
+  if (!config.contains("command_line")) return std::nullopt;
+  return config["command_line"].get<std::string>();
+}
+
+/// A resumed drafter is the checkpoint's: options that would shape a fresh one change nothing.
+void warn_of_ignored(const fs::path& out, const VerbParser& parser) {
+  constexpr std::array kShaping = {"layers",   "block-size",  "num-taps", "taps",
+                                   "mask-id",  "draft-vocab", "window",   "window-bound",
+                                   "in-block", "init-seed",   "init",     "init-from"};
+  const auto earlier = earlier_options(out);
+  if (!earlier) return;
+  for (const std::string& line : parser.changed_options(*earlier)) {
+    const std::string name = line.substr(0, line.find('='));
+    if (std::find(kShaping.begin(), kShaping.end(), name) == kShaping.end()) continue;
+    log_warning("resume: --{} is ignored: the drafter is the checkpoint's, begun with {}", name,
+                line);
+  }
+}
+
+/// True when `out` holds checkpoints to go on from: of this very command, or `resume` is given.
+/// Error: they are of other options.
+bool goes_on(const fs::path& out, const VerbParser& parser, bool resume) {
+  if (!train::latest_checkpoint(out / "checkpoints")) return resume;
+  if (resume) {
+    warn_of_ignored(out, parser);
+    return true;
+  }
+  const auto earlier = earlier_options(out);
+  if (!earlier) {
     fail("{} was not begun by train\n  hint: --resume goes on with these options", out.string());
   }
-  const auto changed = parser.changed_options(config["command_line"].get<std::string>());
+  const auto changed = parser.changed_options(*earlier);
   if (changed.empty()) return true;
   fail(
       "{} was begun with other options: {}\n  hint: --resume goes on with these, --out takes "
@@ -45,9 +76,12 @@ int run_train(int argc, char** argv) {
   app.add_flag("--resume", options.resume,
                "go on from the newest checkpoint of --out though options have changed");
   app.add_option("--init-from", flags.init_from, "drafter to start from (weights only)");
-  app.add_option("--init", init, "fresh, or target-layers: copies of the target's last blocks")
+  app.add_option("--init", init,
+                 "fresh weights, or target-layers: copies of the target's last blocks")
       ->check(CLI::IsMember({"fresh", "target-layers"}));
-  app.add_option("--minutes", flags.minutes, "fit the schedule to this time (0: epochs or steps)");
+  app.add_option("--minutes", flags.minutes,
+                 "fit the schedule to this time (0: --epochs or --steps)")
+      ->check(number_from(0));
   add_drafter_options(app, options.drafter);
   add_train_options(app, options.train, flags);
   validation.add(app);
@@ -55,7 +89,11 @@ int run_train(int argc, char** argv) {
   if (auto code = parser.parse(argc, argv)) return *code;
 
   flags.apply(options);
-  options.resume = options.resume || goes_on(options.out, parser);
+  if (flags.minutes > 0 && options.train.total_steps > 0) {
+    fail("train: the length: expected --minutes or --steps, got both");
+  }
+  train::check_options(options.train);
+  options.resume = goes_on(options.out, parser, options.resume);
   options.drafter.from_target_layers = init == "target-layers";
   options.config = {{"command_line", parser.resolved()}};
   const auto model = target.load();

@@ -101,6 +101,7 @@ ArmReport Arm::report(const std::vector<EncodedTask>& tasks, const std::vector<b
     std::optional<Difference> difference =
         first_difference(target_, tasks[index].prompt, plain->results().at(index).tokens,
                          result.tokens, options_.sampling.temperature == 0.0);
+    report.num_compared += 1;
     if (!difference) continue;
     difference->task = tasks[index].id;
     report.differences.push_back(*difference);

@@ -57,16 +57,6 @@ std::span<const int64_t> without_stop(const std::vector<int64_t>& tokens,
   return {tokens.data(), tokens.size() - (stopped ? 1 : 0)};
 }
 
-/// R-EV-7: a drafter that a bad path silently switched off must not pass as a result.
-void require_acceptance(const ArmReport& arm) {
-  if (arm.counts.passes() == 0 || arm.counts.tau() > 1.0) return;
-  fail(
-      "eval: {}: expected a mean of more than 1 committed token a pass, got {:.3f} ({} of {} "
-      "proposed tokens accepted)\n"
-      "  hint: no draft ever helped; check that drafter and target belong together (doctor)",
-      arm.name, arm.counts.tau(), arm.counts.accepted(), arm.counts.proposed());
-}
-
 class Evaluation {
  public:
   Evaluation(const target::Target& target, const std::vector<Drafter>& drafters,
@@ -152,6 +142,7 @@ Report Evaluation::report() const {
     if (is_plain) {
       report.plain = std::move(arm);
     } else {
+      arm.is_drafter = !lookup_ || a + 1 < arms_.size();
       report.arms.push_back(std::move(arm));
     }
   }
@@ -170,9 +161,8 @@ Report evaluate_ids(const target::Target& target, const std::vector<Drafter>& dr
   Report report = evaluation.report();
   report.tasks = set_name;
   report.num_too_long = static_cast<int64_t>(tasks.size() - kept.size());
-  if (options.require_acceptance && !report.stopped) {
-    for (size_t d = 0; d < drafters.size(); ++d) require_acceptance(report.arms[d]);
-  }
+  const auto ineffective = report.ineffective();
+  if (options.require_acceptance && !ineffective.empty()) throw Error(ineffective.front());
   return report;
 }
 

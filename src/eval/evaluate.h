@@ -31,8 +31,8 @@ struct EvalOptions {
   int64_t batch = 1;               // 1: timing mode
   bool with_plain = true;          // baseline of speed and text; off: tau only
   bool with_lookup = true;         // prompt lookup as one more arm
-  /// Error when a drafter commits no more than plain decoding does (R-EV-7, FAULTS DEC-27); off for
-  /// a drafter at the start of its training.
+  /// Error when Report::ineffective() names a drafter; off for one at the start of its training,
+  /// and for callers that show the report first.
   bool require_acceptance = true;
   std::vector<int64_t> context_edges = {0, 128, 256, 512, 1024, 2048, 4096};
   std::function<void(int64_t done, int64_t total)> on_task = {};  // may be empty

@@ -48,6 +48,7 @@ Json to_json(const ArmReport& arm, bool timed) {
                {"mean_of_means", arm.mean_of_means},
                {"speed", to_json(arm.speed, timed)},
                {"repeating_drafts", arm.repeating_drafts},
+               {"compared", arm.num_compared},
                {"by_context", Json::array()},
                {"differences", Json::array()}};
   for (const ContextBin& bin : arm.by_context) json["by_context"].push_back(to_json(bin));
@@ -76,6 +77,27 @@ bool Report::lossless() const {
     return std::all_of(arm.differences.begin(), arm.differences.end(),
                        [](const Difference& difference) { return difference.tie; });
   });
+}
+
+std::vector<std::string> Report::ineffective() const {
+  std::vector<std::string> found;
+  for (const ArmReport& arm : arms) {
+    if (stopped || !arm.is_drafter || arm.counts.passes() == 0 || arm.counts.tau() > 1.0) continue;
+    if (arm.counts.proposed() == 0) {
+      found.push_back(fmt::format(
+          "eval: {}: expected drafts, but no token was proposed in {} passes\n"
+          "  hint: answers of one or two tokens (--max-new) leave no room for drafts; else see "
+          "doctor",
+          arm.name, arm.counts.passes()));
+      continue;
+    }
+    found.push_back(fmt::format(
+        "eval: {}: expected a mean of more than 1 committed token a pass, got {:.3f} ({} of {} "
+        "proposed tokens accepted)\n"
+        "  hint: no draft ever helped; check that drafter and target belong together (doctor)",
+        arm.name, arm.counts.tau(), arm.counts.accepted(), arm.counts.proposed()));
+  }
+  return found;
 }
 
 double Report::speedup(const ArmReport& arm) const {

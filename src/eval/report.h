@@ -31,12 +31,14 @@ struct ContextBin {
 /// One way to decode the tasks: plain, a drafter, or prompt lookup.
 struct ArmReport {
   std::string name;
+  bool is_drafter = false;         // neither plain decoding nor prompt lookup
   AcceptanceCounts counts;         // all prompts, pooled
   AcceptanceCounts without_loops;  // prompts whose text does not loop
   double mean_of_means = 0;        // mean over prompts of each prompt's own tau, as others print it
   std::vector<ContextBin> by_context;
   Speed speed;
-  std::vector<Difference> differences;  // from the plain text; empty: every text is the same
+  int64_t num_compared = 0;             // texts that were compared to the plain ones
+  std::vector<Difference> differences;  // from the plain text; empty: all compared are the same
   double repeating_drafts = 0;          // share of proposed blocks that repeat one or two tokens
 };
 
@@ -56,6 +58,10 @@ struct Report {
 
   /// No text differs from the plain one, ties aside (R-EV-6).
   bool lossless() const;
+  /// A sentence for each drafter that committed no more than plain decoding does (R-EV-7, FAULTS
+  /// DEC-27): one that a bad path silently switched off must not pass as a result. Empty when the
+  /// evaluation was stopped.
+  std::vector<std::string> ineffective() const;
   double speedup(const ArmReport& arm) const;  // decode rate over the plain one; 0: not measured
   Json to_json() const;
   /// For a terminal.

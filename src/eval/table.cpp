@@ -1,6 +1,7 @@
 // The report for a terminal.
 #include <limits>
 
+#include "base/progress.h"
 #include "eval/report.h"
 
 namespace dflash::eval {
@@ -20,7 +21,7 @@ std::string speed_columns(const Report& report, const ArmReport& arm) {
 }
 
 std::string equal_column(const Report& report, const ArmReport& arm) {
-  if (!report.has_plain) return "-";
+  if (!report.has_plain || arm.num_compared == 0) return "-";
   int64_t ties = 0;
   for (const Difference& difference : arm.differences) ties += difference.tie ? 1 : 0;
   const int64_t failures = static_cast<int64_t>(arm.differences.size()) - ties;
@@ -32,11 +33,16 @@ std::string main_table(const Report& report) {
   std::string out = fmt::format("{:<24}  {:>6}  {:>9}  {:>8}", "", "tau", "no loops", "mean");
   out += report.timed ? fmt::format("  {:>8}  {:>7}", "tok/s", "speed") : "";
   out += "  same text\n";
-  if (report.has_plain) {
+  if (report.has_plain && report.num_tasks > 0) {
     out += fmt::format("{:<24}  {:>6}  {:>9}  {:>8}{}\n", "plain", "1", "1", "1",
                        speed_columns(report, report.plain));
   }
   for (const ArmReport& arm : report.arms) {
+    if (arm.counts.passes() == 0) {
+      out += fmt::format("{:<24}  {:>6}  {:>9}  {:>8}{}  -\n", arm.name, "-", "-", "-",
+                         report.timed ? fmt::format("  {:>8}  {:>7}", "-", "-") : "");
+      continue;
+    }
     out += fmt::format("{:<24}  {:6.3f}  {:9.3f}  {:8.3f}{}  {}\n", arm.name, arm.counts.tau(),
                        arm.without_loops.tau(), arm.mean_of_means, speed_columns(report, arm),
                        equal_column(report, arm));
@@ -70,7 +76,8 @@ std::string warnings(const Report& report) {
                          d.drafted_token, d.margin);
     }
     // Texts repeat too; drafts that do so far more often are a sign of a joint that is off.
-    if (arm.repeating_drafts > 0.05 && arm.repeating_drafts > 3.0 * report.repeating_text) {
+    if (report.num_tasks > 0 && arm.repeating_drafts > 0.05 &&
+        arm.repeating_drafts > 3.0 * report.repeating_text) {
       out += fmt::format(
           "{}: {:.0f} % of the drafts repeat one or two tokens, {:.0f} % of the text does: taps, "
           "positions or mask id may be off (doctor)\n",
@@ -83,12 +90,13 @@ std::string warnings(const Report& report) {
 }  // namespace
 
 std::string Report::to_table() const {
-  std::string out = fmt::format("{}: {} tasks, {} of them loop, prompts {}, {}, kernels {}\n",
-                                tasks, num_tasks, num_looping, prompt_hash, target, kernels);
-  if (num_too_long > 0) out += fmt::format("{} tasks left out: prompt too long\n", num_too_long);
+  std::string out =
+      fmt::format("{}: {}, {} of them loop, prompts {}, {}, kernels {}\n", tasks,
+                  counted(num_tasks, "tasks"), num_looping, prompt_hash, target, kernels);
+  if (num_too_long > 0) out += counted(num_too_long, "tasks") + " left out: prompt too long\n";
   if (stopped) out += "stopped early: the numbers cover a part of the tasks\n";
   out += main_table(*this);
-  for (const ArmReport& arm : arms) out += details(arm);
+  for (const ArmReport& arm : arms) out += arm.counts.passes() > 0 ? details(arm) : "";
   const std::string notes = warnings(*this);
   return notes.empty() ? out : out + "\n" + notes;
 }

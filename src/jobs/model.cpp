@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/progress.h"
 #include "io/gguf.h"
 #include "target/load.h"
 
@@ -71,9 +72,9 @@ fs::path default_target() {
 
 std::string describe(const target::Target& target) {
   const auto& config = target.config();
-  return fmt::format("{}, {} blocks, hidden {}, vocabulary {}, {}, kernels {}, {} threads",
-                     config.family, config.num_layers, config.hidden_size, config.vocab_size,
-                     target.storage(), nn::kernel_name(target.compute()), nn::num_threads());
+  return fmt::format("{}, {} blocks, hidden {}, vocabulary {}, {}, kernels {}, {}", config.family,
+                     config.num_layers, config.hidden_size, config.vocab_size, target.storage(),
+                     nn::kernel_name(target.compute()), counted(nn::num_threads(), "threads"));
 }
 
 }  // namespace dflash::jobs

@@ -105,8 +105,9 @@ void log_header(const Model& model, const Inputs& inputs, const train::Trainer& 
   const auto vocabulary =
       spec.draft_ids.empty() ? spec.vocab_size : static_cast<int64_t>(spec.draft_ids.size());
   log_info("target  {}", describe(*model.target));
-  log_info("drafter {} layers, block {}, taps {}, mask id {}, vocabulary {}", spec.num_layers,
-           spec.rule.block_size, fmt::join(spec.taps, ","), spec.rule.mask_id, vocabulary);
+  log_info("drafter {}, block {}, taps {}, mask id {}, vocabulary {}",
+           counted(spec.num_layers, "layers"), spec.rule.block_size, fmt::join(spec.taps, ","),
+           spec.rule.mask_id, vocabulary);
   log_info("data    {} documents, {} tokens, {} supervised, features {}",
            inputs.dataset.num_documents(), inputs.dataset.num_tokens(),
            inputs.dataset.num_supervised(), inputs.features ? "from files" : "live");

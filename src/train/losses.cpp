@@ -171,6 +171,10 @@ std::vector<LossTerm> parse_loss(std::string_view text) {
       fail("loss: {}: expected ce, kl, rkl, jsd, tv, nla, lk or a sum like 0.5*kl+0.5*tv", part);
     }
     term.kind = found->kind;
+    if (std::any_of(terms.begin(), terms.end(),
+                    [&](const LossTerm& other) { return other.kind == term.kind; })) {
+      fail("loss: {}: expected each term once, got {} twice", text, part);
+    }
     terms.push_back(term);
   }
   return terms;

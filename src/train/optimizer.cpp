@@ -159,7 +159,12 @@ void Optimizer::load_state(const std::map<std::string, at::Tensor>& saved, int64
   const c10::NoGradGuard guard;
   const auto own = state();
   for (const auto& [name, tensor] : saved) {
-    if (!own.contains(name)) fail("optimizer state: {}: not part of this run's optimizer", name);
+    if (!own.contains(name)) {
+      fail(
+          "optimizer state: {}: expected a tensor of {}, got another optimizer's\n  hint: resume "
+          "with the --optimizer that the run began with, or start a new run with --init-from",
+          name, optimizer_name(options_.kind));
+    }
   }
   for (const auto& [name, tensor] : own) {
     const auto found = saved.find(name);

@@ -45,6 +45,11 @@ void check_options(const TrainOptions& options) {
   at_least("total_steps", static_cast<double>(options.total_steps), 0);
   at_least("warmup_share", options.warmup_share, 0);
   at_least("noise scale", options.noise.scale, 0);
+  at_least("save_every", static_cast<double>(options.save_every), 0);
+  at_least("validate_every", static_cast<double>(options.validate_every), 0);
+  at_least("keep_last", static_cast<double>(options.keep_last), 0);
+  at_least("gamma", options.loss.gamma, 0);
+  at_least("clip_norm", options.optimizer.clip_norm, 0);
   at_least("lr", options.optimizer.lr, 0);
   at_least("muon_lr", options.optimizer.muon_lr, 0);
   if (!(options.optimizer.muon_momentum > 0 && options.optimizer.muon_momentum < 1)) {

@@ -51,6 +51,7 @@ class Run {
           "folder",
           options_.folder.string(), latest->step);
     }
+    require_free_space(options_.folder, trainer_.checkpoint(-1).bytes);  // before hours of work
     if (latest) resume(*latest);
     budget_ = options_.max_seconds;
     if (options_.max_seconds > 0 && trainer_.steps_done() == 0) plan();
@@ -96,6 +97,10 @@ class Run {
     const LoadedCheckpoint loaded = load_checkpoint(latest.path);
     if (options_.max_seconds > 0) {
       trainer_.set_total_steps(loaded.state.at("options").at("total_steps").get<int64_t>());
+    }
+    if (latest.step > trainer_.total_steps()) {
+      fail("run {}: expected a length of at least the {} done, got {}\n  hint: --steps or --epochs",
+           options_.folder.string(), counted(latest.step, "steps"), trainer_.total_steps());
     }
     trainer_.restore(loaded);
     earlier_seconds_ = loaded.state.value("seconds", 0.0);
@@ -176,8 +181,8 @@ class Run {
 
 std::string RunResult::text() const {
   const std::string tau = last_tau >= 0 ? fmt::format(", tau {:.3f}", last_tau) : "";
-  return fmt::format("{} steps in {}, {:.0f} anchors/s{}{}", steps, format_duration(seconds),
-                     anchors_per_second, tau,
+  return fmt::format("{} in {}, {:.0f} anchors/s{}{}", counted(steps, "steps"),
+                     format_duration(seconds), anchors_per_second, tau,
                      finished ? "" : "; stopped early, the same command goes on");
 }
 
@@ -186,8 +191,8 @@ Json RunResult::to_json() const {
           {"finished", finished},
           {"seconds", seconds},
           {"anchors_per_second", anchors_per_second},
-          {"tau", last_tau},
-          {"best_tau", best_tau},
+          {"tau", last_tau >= 0 ? Json(last_tau) : Json()},  // null: never validated
+          {"best_tau", best_tau >= 0 ? Json(best_tau) : Json()},
           {"checkpoint", last_checkpoint.string()}};
 }
 

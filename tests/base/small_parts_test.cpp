@@ -43,9 +43,47 @@ TEST(Progress, SilentWhenDisabledAndALineAtTheEndOtherwise) {
   loud.finish("loss 2.31");
   Progress::set_enabled(false);
   const std::string text = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(text, HasSubstr("100% 10 steps"));
+  EXPECT_THAT(text, HasSubstr("100% 10/10 steps"));
   EXPECT_THAT(text, HasSubstr("loss 2.31"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("quiet")));
+}
+
+TEST(Progress, SlowRatesAndSingularsAreWords) {
+  EXPECT_EQ(format_rate(812.4), "812/s");
+  EXPECT_EQ(format_rate(3.42), "3.4/s");
+  EXPECT_EQ(format_rate(0.4), "2.5 s each");
+  EXPECT_EQ(format_rate(0.005), "3 min 20 s each");
+  EXPECT_EQ(counted(1, "answers"), "1 answer");
+  EXPECT_EQ(counted(0, "answers"), "0 answers");
+  ProgressView view = {
+      .label = "capture", .unit = "documents", .done = 1, .total = 8, .seconds = 4};
+  EXPECT_THAT(progress_line(view, 0), HasSubstr(" 12% 1/8 documents, 4.0 s each, 28 s left"));
+  view.done = 8;
+  EXPECT_THAT(progress_line(view, 0), ::testing::Not(HasSubstr("left")));
+  view.total = 0;
+  EXPECT_THAT(progress_line(view, 0), HasSubstr("capture      8 documents, 2.0/s"));
+}
+
+TEST(Progress, NeverLongerThanTheTerminal) {
+  const ProgressView view = {.label = "regenerate",
+                             .unit = "answers",
+                             .done = 30,
+                             .total = 60,
+                             .seconds = 60,
+                             .note = "2 skipped"};
+  for (int64_t columns = 1; columns < 120; ++columns) {
+    EXPECT_LE(static_cast<int64_t>(progress_line(view, columns).size()), columns);
+  }
+  EXPECT_EQ(progress_line(view, 60), "regenerate 50% 30/60 answers, 2.0 s each, 1 min 00 s left");
+  EXPECT_THAT(progress_line(view, 110), HasSubstr("[############............]"));
+  EXPECT_EQ(progress_line({.label = "h\xc3\xa9", .unit = "s", .done = 1}, 2), "h");
+}
+
+TEST(Suggest, OnlyWhatIsNear) {
+  EXPECT_EQ(did_you_mean("trian", {"chat", "train"}), "; did you mean train?");
+  EXPECT_EQ(did_you_mean("", {"a"}), "");
+  EXPECT_EQ(did_you_mean("humanevl", {"heldout", "humaneval"}), "; did you mean humaneval?");
+  EXPECT_EQ(did_you_mean("fly", {"chat", "train"}), "");
 }
 
 TEST(Suggest, EditDistanceAndOrder) {

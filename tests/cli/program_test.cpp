@@ -56,6 +56,48 @@ TEST(Program, HelpAndUnknownVerbs) {
   EXPECT_EQ(run("generate --no-such-option").code, 2);
 }
 
+TEST(Program, MisspeltNamesGetASuggestion) {
+  const auto expect = [](const std::string& arguments, int code, const std::string& text) {
+    const auto outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << arguments;
+    EXPECT_EQ(outcome.err.find("error: "), 0u) << arguments << "\n" << outcome.err;
+    EXPECT_NE(outcome.err.find(text), std::string::npos) << arguments << "\n" << outcome.err;
+  };
+  expect("trian", 2, "no verb 'trian'; did you mean train?");
+  expect("generate hi --proposr lookup", 2, "no option '--proposr'; did you mean --proposer?");
+  expect("eval --tasks humanevl", 1, "did you mean humaneval?");
+  expect("inspect txt foo", 1, "did you mean text?");
+  const auto version = run("--version");
+  EXPECT_EQ(version.code, 0);
+  EXPECT_EQ(version.out.find("dflash-cpp 0."), 0u) << version.out;
+  EXPECT_NE(version.out.find("LibTorch 2."), std::string::npos) << version.out;
+}
+
+// Before anything is loaded: none of the files named here exists.
+TEST(Program, ImpossibleValuesAreRefusedAtOnce) {
+  for (const char* arguments :
+       {"regenerate --prompts p --samples 0", "regenerate --prompts p --limit -3",
+        "regenerate --prompts p --max-seconds -1", "regenerate --prompts p --max-new 0",
+        "regenerate --prompts p --max-new 99999999999999999999", "regenerate --prompts p --top-p 0",
+        "prepare a.jsonl --max-documents -4", "capture --dataset d --taps 5,5",
+        "capture --dataset d --taps=-1", "train --dataset d --minutes -4",
+        "train --dataset d --clip -4", "train --dataset d --gamma nan",
+        "train --dataset d --save-every -1", "train --dataset d --keep-last -1",
+        "train --dataset d --validate-max-new 0", "train --dataset d --lr 1e999", "eval --limit -1",
+        "generate hi --draft-tokens -3"}) {
+    const auto outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.err;
+    EXPECT_NE(outcome.err.find(", got "), std::string::npos) << arguments << "\n" << outcome.err;
+  }
+  for (const char* arguments :
+       {"train --dataset d --loss ce+ce", "train --dataset d --steps 1 --minutes 1",
+        "train --dataset d --epochs 0", "generate hi --proposer none --drafter nope"}) {
+    const auto outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 1) << arguments << "\n" << outcome.err;
+    EXPECT_NE(outcome.err.find("expected "), std::string::npos) << outcome.err;
+  }
+}
+
 TEST(Program, ErrorsNameFileAndRemedy) {
   TempFolder folder;
   testing::write_file(folder / "broken.gguf", "GGUF\x03");
@@ -75,14 +117,28 @@ TEST(Program, ErrorsNameFileAndRemedy) {
 TEST(Program, ConfigFilesSetOptionsAndUnknownKeysAreErrors) {
   TempFolder folder;
   testing::write_file(folder / "good.toml", "block-size = 2\ndocs = \"3,2\"\nanchors = \"1,3\"\n");
-  testing::write_file(folder / "bad.toml", "blok-size = 2\n");
   const auto good = run("inspect block --json --config " + (folder / "good.toml").string());
   ASSERT_EQ(good.code, 0) << good.err;
   EXPECT_EQ(Json::parse(good.out)["blocks"][0]["slots"].size(), 2u);
   const auto wins =
       run("inspect block --json --block-size 3 --config " + (folder / "good.toml").string());
   EXPECT_EQ(Json::parse(wins.out)["blocks"][0]["slots"].size(), 3u);
-  EXPECT_EQ(run("inspect block --docs 3 --config " + (folder / "bad.toml").string()).code, 2);
+  const auto refused = [&](const std::string& text) {
+    testing::write_file(folder / "bad.toml", text);
+    const auto outcome = run("inspect block --docs 3 --config " + (folder / "bad.toml").string());
+    EXPECT_EQ(outcome.code, 2) << text;
+    return outcome.err;
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const std::string unknown = refused("# a comment\nblok_size = 2\n");
+  has(unknown, "bad.toml:2: 'blok_size' is no option of 'dflash-cpp inspect block'");
+  has(unknown, "did you mean block-size?");
+  has(refused("block-size = 2\n[more]\n"), "bad.toml:2: expected key = value, got a section");
+  has(refused("layer = \"full\n"), "bad.toml:1: 'layer' begins a text that has no closing quote");
+  has(refused("block-size = 99\n"), "bad.toml:1: --block-size: ");
+  has(run("inspect block --docs 3 --config /tmp").err, "expected a TOML file, got a folder");
 }
 
 TEST(Program, InspectBlockDrawsTheRecipe) {  // R-MASK-1
@@ -145,6 +201,13 @@ TEST(Program, ResultsCarryTheirOptions) {
   const auto other = run(training + " --steps 3");
   EXPECT_EQ(other.code, 1);
   EXPECT_NE(other.err.find("steps=2"), std::string::npos) << other.err;
+  const auto resumed = run(training + " --steps 3 --resume --window 16");
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("--window is ignored"), std::string::npos) << resumed.err;
+  EXPECT_TRUE(Json::parse(resumed.out)["tau"].is_null());
+  const auto shorter = run(training + " --steps 2 --resume");
+  EXPECT_EQ(shorter.code, 1);
+  EXPECT_NE(shorter.err.find("3 steps done"), std::string::npos) << shorter.err;
   const auto evaluated = run("eval --tasks " + path("p.jsonl") + " --max-new 8 --out " +
                              path("eval.json") + default_target());
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;

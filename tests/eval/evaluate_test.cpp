@@ -187,6 +187,9 @@ TEST(Evaluate, ADrafterThatNeverHelpsIsAnError) {  // R-EV-7
   const Report report =
       evaluate_ids(target, {{"silent", &silent}}, "toy", tasks_of(2), {}, options);
   EXPECT_DOUBLE_EQ(report.arms[0].counts.tau(), 1.0);
+  ASSERT_EQ(report.ineffective().size(), 1u);  // the report is whole all the same
+  EXPECT_THAT(report.ineffective()[0], HasSubstr("no token was proposed"));
+  EXPECT_EQ(report.arms[0].num_compared, 2);
 }
 
 TEST(Evaluate, LongPromptsAreLeftOutAndSaid) {
@@ -210,6 +213,16 @@ TEST(Evaluate, StopsWhenAskedAndSaysSo) {
   const Report report = evaluate_ids(target, {}, "toy", tasks_of(4), {}, options);
   EXPECT_TRUE(report.stopped);
   EXPECT_EQ(report.num_tasks, 2);
+}
+
+TEST(Evaluate, StoppedBeforeTheFirstAnswerComparesNothing) {
+  const fake::FakeTarget target({});
+  EvalOptions options = {.max_new_tokens = 6};
+  options.should_stop = [] { return true; };
+  const Report report = evaluate_ids(target, {}, "toy", tasks_of(2), {}, options);
+  EXPECT_THAT(report.to_table(), HasSubstr("0 tasks"));
+  EXPECT_THAT(report.to_table(), ::testing::Not(HasSubstr("yes")));
+  EXPECT_THAT(report.to_table(), ::testing::Not(HasSubstr("0.000")));
 }
 
 }  // namespace
