@@ -22,7 +22,7 @@ quickstart: build
 	$(PROGRAM) quickstart --minutes $(MINUTES)
 
 quickstart-short: build
-	$(PROGRAM) quickstart --short --fresh --out quickstart-short
+	$(PROGRAM) quickstart --short --out quickstart-short
 
 test: configure
 	cmake --build $(BUILD)

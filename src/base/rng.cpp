@@ -21,6 +21,12 @@ uint64_t mix(std::initializer_list<uint64_t> keys) {
   return state;
 }
 
+uint64_t mix_text(std::string_view text) {
+  uint64_t hash = mix({text.size()});
+  for (char byte : text) hash = mix({hash, static_cast<unsigned char>(byte)});
+  return hash;
+}
+
 double uniform01(std::initializer_list<uint64_t> keys) {
   return static_cast<double>(mix(keys) >> 11) * 0x1.0p-53;
 }

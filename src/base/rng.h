@@ -4,11 +4,15 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <string_view>
 
 namespace dflash {
 
 /// 64 well-mixed bits of the keys (SplitMix64 finaliser chained over them).
 uint64_t mix(std::initializer_list<uint64_t> keys);
+
+/// A key from text.
+uint64_t mix_text(std::string_view text);
 
 /// Uniform in [0, 1) with 53 bits.
 double uniform01(std::initializer_list<uint64_t> keys);

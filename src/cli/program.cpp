@@ -1,11 +1,15 @@
 // Dispatch of the verbs; the only catch of Error (exit 1) and of our own mistakes (exit 70).
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -49,24 +53,44 @@ const Verb* find_verb(const char* name) {
   return nullptr;
 }
 
+/// A file opened later would get the number of a closed stream, and the log would be written into
+/// it. What is written to a stdout that was closed is an error, like a full disk.
+void open_standard_streams() {
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    if (::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) std::_Exit(1);
+  }
+}
+
+void check_stdout() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  fail("stdout: the result could not be written, or not all of it\n  hint: is the disk full?");
+}
+
+/// Not fmt::print, which throws where stderr cannot be written.
+void print_error(const char* kind, const std::exception& error) {
+  std::fputs(fmt::format("{}: {}\n", kind, error.what()).c_str(), stderr);
+}
+
 /// What the user can mend (files, values, disk) exits with 1, or with the signal's code when a
 /// signal ended the work; our own mistakes exit with 70.
 int run_guarded(const Verb& verb, int argc, char** argv) {
   const auto failed = [](const std::exception& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
+    print_error("error", e);
     return stop_requested() ? stop_exit_code() : 1;
   };
   try {
     const int code = verb.run(argc, argv);
+    check_stdout();
     return code == 0 ? stop_exit_code() : code;
   } catch (const Error& e) {
     return failed(e);
   } catch (const Json::exception& e) {
     return failed(e);
-  } catch (const std::filesystem::filesystem_error& e) {
+  } catch (const std::system_error& e) {
     return failed(e);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "internal error: {}\n", e.what());
+    print_error("internal error", e);
     return 70;
   }
 }
@@ -78,6 +102,7 @@ std::span<const Verb> verbs() {
 }
 
 int run_program(int argc, char** argv) {
+  open_standard_streams();
   if (argc < 2) {
     print_usage(stderr);
     return 2;

@@ -1,5 +1,5 @@
 // The steps of the quickstart: prompts -> answers -> dataset -> features -> drafter -> comparison.
-// Each step's result is a file; a step whose file is there and whole is not done again.
+// progress.json says which steps are done; these are not done again.
 #pragma once
 
 #include <filesystem>
@@ -31,11 +31,17 @@ struct QuickstartRun {
   Json summary = Json::object();
 };
 
-/// All steps that are not done yet. Error when a signal stopped one: the same call goes on there.
+/// What an earlier call left in the folder: the summary of one that came to its end, else how far
+/// it got; empty when there was none. Errors: not ours, or made with other options than `wanted`.
+Json earlier_results(const std::filesystem::path& folder, const Json& wanted);
+
+/// All steps that are not done yet. Errors: a signal stopped one (the same call goes on there), or
+/// the result of one that is done is gone.
 void run_steps(QuickstartRun& run);
 
 /// The last step: held-out prompts and HumanEval, plain, with the drafter, and by prompt lookup.
-void compare(QuickstartRun& run);
+/// False when a signal stopped it.
+bool compare(QuickstartRun& run);
 
 /// The closing table.
 std::string summary_text(const Json& summary);

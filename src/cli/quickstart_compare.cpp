@@ -76,7 +76,7 @@ double number(const Json& summary, const char* key) {
 
 }  // namespace
 
-void compare(QuickstartRun& run) {
+bool compare(QuickstartRun& run) {
   const std::filesystem::path folder = run.summary.at("drafter").get<std::string>();
   const auto proposer =
       decode::make_draft_proposer(load_drafter(folder, run.model), *run.model.target);
@@ -85,7 +85,7 @@ void compare(QuickstartRun& run) {
   const auto humaneval = evaluate_set(run, *proposer, jobs::assets_folder() / "HumanEval.jsonl",
                                       run.options.humaneval_prompts, kBatch);
   const auto timed = evaluate_set(run, *proposer, heldout_file, run.options.timed_prompts, 1);
-  if (stop_requested()) return;
+  if (stop_requested()) return false;
   for (const auto* report : {&heldout, &humaneval, &timed}) log_info("\n{}", report->to_table());
   write_json(run.folder / "eval.json", {{"heldout", heldout.to_json()},
                                         {"humaneval", humaneval.to_json()},
@@ -94,6 +94,7 @@ void compare(QuickstartRun& run) {
   summarise(run.summary, humaneval, "humaneval");
   summarise_speed(run.summary, timed);
   run.summary["text_identical"] = identical(heldout) && identical(humaneval) && identical(timed);
+  return true;
 }
 
 std::string summary_text(const Json& summary) {

@@ -1,5 +1,8 @@
 // prepare: chat or text files -> a dataset folder, with a table of what was dropped and why.
+#include <cstdio>
+
 #include "base/log.h"
+#include "base/output.h"
 #include "cli/checks.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
@@ -59,6 +62,7 @@ int run_prepare(int argc, char** argv) {
   options.held_out = held_out.empty()
                          ? default_held_out()
                          : std::vector<std::filesystem::path>(held_out.begin(), held_out.end());
+  claim_folder(out, "dataset.json");
   const auto tokenizer = jobs::load_tokenizer(target.resolved_path());
   const auto chat = jobs::load_chat(*tokenizer);
   const auto prepared = data::prepare({files.begin(), files.end()}, *tokenizer, &chat, options);
@@ -69,6 +73,7 @@ int run_prepare(int argc, char** argv) {
   } else {
     fmt::print("{}", prepared.report.text());
   }
+  std::fflush(stdout);  // before the line on stderr
   log_info("dataset written to {}", out);
   return 0;
 }

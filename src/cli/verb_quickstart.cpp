@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "cli/quickstart.h"
 #include "cli/verbs.h"
 
@@ -11,17 +12,31 @@ namespace dflash::cli {
 namespace fs = std::filesystem;
 namespace {
 
-/// The summary of an earlier, finished call; null when there is none.
-Json finished_summary(const fs::path& path) {
-  return fs::exists(path) ? read_json(path) : Json();
-}
-
 /// Removes what the quickstart writes, by name: the folder may hold other things.
 void remove_results(const fs::path& folder) {
   for (const char* name : {"answers.jsonl", "answers.jsonl.json", "dataset", "features", "run",
                            "eval.json", "progress.json", "summary.json", "config.toml"}) {
     fs::remove_all(folder / name);
   }
+}
+
+/// What a result depends on, beside the machine.
+Json options_json(const QuickstartOptions& options) {
+  return {{"minutes", options.minutes},
+          {"max_new", options.max_new_tokens},
+          {"short", options.short_form},
+          {"target", options.target.path},
+          {"dtype", options.target.dtype},
+          {"timed_prompts", options.timed_prompts},
+          {"humaneval_prompts", options.humaneval_prompts}};
+}
+
+double total_seconds(const Json& summary) {
+  double seconds = 0;
+  for (const auto& [key, value] : summary.items()) {
+    if (key.ends_with("_seconds")) seconds += value.get<double>();
+  }
+  return seconds;
 }
 
 }  // namespace
@@ -38,44 +53,34 @@ int run_quickstart(int argc, char** argv) {
   app.add_option("--minutes", options.minutes, "of training; steps are set to fit")
       ->check(CLI::Range(0.1, 10000.0));
   app.add_option("--out", options.out, "folder of all results");
-  app.add_option("--max-new", options.max_new_tokens, "tokens of an answer");
-  app.add_option("--timed-prompts", options.timed_prompts, "held-out prompts that are timed");
-  app.add_option("--humaneval-prompts", options.humaneval_prompts, "of the 164 problems");
+  app.add_option("--max-new", options.max_new_tokens, "tokens of an answer")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  app.add_option("--timed-prompts", options.timed_prompts, "held-out prompts that are timed")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--humaneval-prompts", options.humaneval_prompts, "of the 164 problems")
+      ->check(CLI::Range(1, 164));
   app.add_flag("--short", options.short_form, "8 prompts and 20 steps: shows only that it works");
-  app.add_flag("--fresh", options.fresh, "start over: removes what an earlier call left in --out");
+  app.add_flag("--fresh", options.fresh, "start over: removes what an earlier call left in --out")
+      ->configurable(false);  // the file of options must not start over
   app.add_flag("--json", json, "the summary as JSON on stdout");
   if (auto code = parser.parse(argc, argv)) return *code;
 
   run.folder = options.out;
-  const fs::path summary_path = run.folder / "summary.json";
+  claim_folder(run.folder, "progress.json");
+  const auto lock = lock_folder(run.folder);
   if (options.fresh) remove_results(run.folder);
-  run.summary = finished_summary(summary_path);
-  if (run.summary.is_null()) {
-    make_folder(run.folder);
-    const fs::path progress = run.folder / "progress.json";
-    run.summary = fs::exists(progress) ? read_json(progress) : Json::object();
-    const Json wanted = {{"minutes", options.minutes},
-                         {"max_new", options.max_new_tokens},
-                         {"short", options.short_form},
-                         {"target", options.target.path}};
-    if (run.summary.value("options", wanted) != wanted) {
-      fail(
-          "{} was begun with other options: {}\n  hint: the same options go on, --fresh starts "
-          "over, --out takes another folder",
-          run.folder.string(), run.summary["options"].dump());
-    }
+  const Json wanted = options_json(options);
+  run.summary = earlier_results(run.folder, wanted);
+  if (run.summary.contains("total_minutes")) {
+    log_info("{} is complete; --fresh starts over", run.folder.string());
+  } else {
     run.summary["options"] = wanted;
+    write_json(run.folder / "progress.json", run.summary);
     parser.save_options(run.folder);
     run.model = options.target.load();
     run_steps(run);
-    double seconds = 0;
-    for (const auto& [key, value] : run.summary.items()) {
-      if (key.ends_with("_seconds")) seconds += value.get<double>();
-    }
-    run.summary["total_minutes"] = seconds / 60;
-    write_json(summary_path, run.summary);
-  } else {
-    log_info("{} is complete; --fresh starts over", run.folder.string());
+    run.summary["total_minutes"] = total_seconds(run.summary) / 60;
+    write_json(run.folder / "summary.json", run.summary);
   }
   if (json) {
     print_json(run.summary);

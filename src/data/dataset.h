@@ -43,7 +43,8 @@ uint64_t content_hash(std::span<const int64_t> ids, std::span<const uint8_t> los
 std::string dataset_fingerprint(const Dataset& dataset);
 
 /// Atomic; dataset.json last, so a folder without it is no dataset. `info` gets format, version,
-/// counts and fingerprint added. What stood in the folder is replaced.
+/// counts and fingerprint added. A dataset that stood in the folder is replaced. Error: the folder
+/// holds another kind of result, or another process writes there.
 void save_dataset(const std::filesystem::path& folder, const Dataset& dataset);
 /// Errors: missing files, lengths that disagree, ids outside [0, vocab_size) when the file says
 /// vocab_size.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/output.h"
 #include "data/dataset.h"
 #include "data/views.h"
 
@@ -110,7 +111,8 @@ void check_ids(const fs::path& path, const Dataset& dataset) {
 }  // namespace
 
 void save_dataset(const fs::path& folder, const Dataset& dataset) {
-  make_folder(folder);
+  const auto lock = lock_folder(folder);
+  claim_folder(folder, "dataset.json");
   const auto tokens = static_cast<uint64_t>(dataset.num_tokens());
   require_free_space(folder,
                      tokens * 5 + static_cast<uint64_t>(dataset.num_documents()) * 16 + (1 << 20));

@@ -1,8 +1,10 @@
 #include "data/prepare.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
@@ -35,10 +37,11 @@ void supervised_runs(const std::vector<uint8_t>& mask, Each each) {
   }
 }
 
-uint64_t hash_text(const std::string& text) {
-  uint64_t hash = mix({text.size()});
-  for (char byte : text) hash = mix({hash, static_cast<unsigned char>(byte)});
-  return hash;
+/// Files without an extension may be pipes; others (a README, a table) hold no records.
+void check_extension(const fs::path& path) {
+  constexpr std::array<std::string_view, 5> kKnown = {"", ".txt", ".jsonl", ".json", ".ndjson"};
+  if (std::find(kKnown.begin(), kKnown.end(), path.extension().string()) != kKnown.end()) return;
+  fail("{}: expected a .jsonl or .txt file\n  hint: rename it when it is one", path.string());
 }
 
 /// Fields of OUT.jsonl.json, which `regenerate` writes beside its answers; null when there is none.
@@ -93,6 +96,7 @@ class Preparer {
 
 void Preparer::read_file(const fs::path& path) {
   if (is_full()) return;
+  check_extension(path);
   if (path.extension() == ".txt") {
     ++out_.report.rows;
     Row row;
@@ -105,7 +109,7 @@ void Preparer::read_file(const fs::path& path) {
   const auto where = [&](int64_t line) { return fmt::format("{}:{}", path.string(), line); };
   const io::JsonlOptions jsonl{.on_bad_line = io::OnBadLine::kSkip,
                                .report = [&](int64_t line, const std::string& reason) {
-                                 ++out_.report.rows;
+                                 progress_.update(++out_.report.rows);
                                  out_.report.drop("broken line", where(line), reason);
                                }};
   const auto counts = io::read_jsonl(path, jsonl, [&](int64_t line, const Json& record) {
@@ -234,7 +238,7 @@ bool Preparer::is_full() const {
 /// The record's own id, else its content (PREP-22); a key that was taken is mixed with the content.
 uint64_t Preparer::key_of(const Row& row, const text::Encoded& document) {
   const uint64_t content = content_hash(document.ids, document.loss_mask);
-  uint64_t key = row.id.empty() ? content : hash_text(row.id);
+  uint64_t key = row.id.empty() ? content : mix_text(row.id);
   while (key == 0 || !seen_keys_.insert(key).second) key = mix({key, content});
   return key;
 }
@@ -292,6 +296,7 @@ Json Preparer::info(const std::vector<fs::path>& files) const {
 Prepared Preparer::finish(const std::vector<fs::path>& files) {
   choose_documents();
   warn_of_share();
+  progress_.update(out_.report.rows);
   progress_.finish();
   if (out_.report.documents == 0) {
     fail("prepare: nothing is left of {} rows\n{}", out_.report.rows, out_.report.text());

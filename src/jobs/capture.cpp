@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/progress.h"
 #include "base/stop.h"
 #include "data/features.h"
@@ -161,6 +162,8 @@ CaptureReport capture(const target::Target& target, const data::Dataset& dataset
   if (is_complete(options.out, info)) {
     return {.resumed = dataset.num_documents(), .taps = options.taps};
   }
+  claim_folder(options.out, "features.json");
+  const auto lock = lock_folder(options.out);
   data::FeatureWriter writer(options.out, info);
   const auto open = open_documents(dataset, writer.done());
   CaptureReport report{.resumed = static_cast<int64_t>(writer.done().size()), .taps = options.taps};

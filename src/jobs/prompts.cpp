@@ -1,6 +1,6 @@
 #include "jobs/prompts.h"
 
-#include <set>
+#include <map>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -19,18 +19,29 @@ std::string prompt_id(const Json& json, const std::vector<text::Message>& messag
   return hash.hex();
 }
 
+std::string text_field(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end()) fail("{}: missing", key);
+  if (!found->is_string()) fail("{}: expected text, got {}", key, found->type_name());
+  return found->get<std::string>();
+}
+
 Prompt parse_prompt(const Json& json) {
+  if (!json.is_object()) fail("expected an object, got {}", json.type_name());
   Prompt prompt;
-  prompt.kind = json.value("kind", "");
+  if (json.contains("kind")) prompt.kind = text_field(json, "kind");
   if (json.contains("messages")) {
-    for (const Json& message : json["messages"]) {
-      prompt.messages.push_back(
-          {message.at("role").get<std::string>(), message.at("content").get<std::string>()});
+    const Json& messages = json["messages"];
+    if (!messages.is_array()) fail("messages: expected a list, got {}", messages.type_name());
+    for (const Json& message : messages) {
+      prompt.messages.push_back({text_field(message, "role"), text_field(message, "content")});
     }
+    // The answer of a conversation; the target writes its own.
+    if (!messages.empty() && prompt.messages.back().role == "assistant") prompt.messages.pop_back();
   } else {
-    prompt.messages.push_back({"user", json.at("prompt").get<std::string>()});
+    prompt.messages.push_back({"user", text_field(json, "prompt")});
   }
-  if (prompt.messages.empty()) fail("no message in it");
+  if (prompt.messages.empty()) fail("no message of a user in it");
   prompt.id = prompt_id(json, prompt.messages);
   return prompt;
 }
@@ -40,22 +51,32 @@ Prompt parse_prompt(const Json& json) {
 PromptFile read_prompts(const std::filesystem::path& path, int64_t limit) {
   PromptFile file;
   auto& prompts = file.prompts;
-  std::set<std::string> ids;
+  std::map<std::string, int64_t> lines;  // of the ids
   const auto counts = io::read_jsonl(path, {}, [&](int64_t line, const Json& json) {
     if (limit > 0 && static_cast<int64_t>(prompts.size()) >= limit) return;
     try {
       prompts.push_back(parse_prompt(json));
+      prompts.back().where = fmt::format("{}:{}", path.string(), line);
     } catch (const std::exception& e) {
       fail(
           "not a prompt: {}:{}: {}\n  hint: a line is {{\"prompt\": \"...\"}} or "
           "{{\"messages\": [{{\"role\": \"user\", \"content\": \"...\"}}]}}",
           path.string(), line, e.what());
     }
-    if (!ids.insert(prompts.back().id).second) {
-      fail("two prompts with one id: {}:{}: {}", path.string(), line, prompts.back().id);
+    const auto [first, fresh] = lines.emplace(prompts.back().id, line);
+    if (fresh) return;
+    if (json.contains("id")) {
+      fail("two prompts with one id: {}:{}: {} is the id of line {} too", path.string(), line,
+           first->first, first->second);
     }
+    prompts.pop_back();
+    file.repeated += 1;
   });
   if (prompts.empty()) fail("no prompt in {}", path.string());
+  if (file.repeated > 0) {
+    log_warning("{}: {} prompt{} said before in the file and left out", path.string(),
+                file.repeated, file.repeated == 1 ? " is" : "s are");
+  }
   if (counts.cut_off) {
     file.cut_off = 1;
     log_warning("{}: the last line ({}) is cut off and left out; is the file whole?", path.string(),

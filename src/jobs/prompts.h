@@ -1,5 +1,6 @@
 // Prompt files: one JSON object a line with `prompt` (text) or `messages`; `id` and `kind` are
-// optional. HumanEval's own lines (`task_id`, `prompt`) are eval's business.
+// optional. An assistant's turn at the end is left out: the target writes its own. HumanEval's own
+// lines (`task_id`, `prompt`) are eval's business.
 #pragma once
 
 #include <filesystem>
@@ -14,14 +15,16 @@ namespace dflash::jobs {
 struct Prompt {
   std::string id, kind;
   std::vector<text::Message> messages;
+  std::string where = {};  // file and line, for messages
 };
 
 struct PromptFile {
   std::vector<Prompt> prompts;
-  int64_t cut_off = 0;  // 1: the last line is torn; it is left out, with a warning
+  int64_t cut_off = 0;   // 1: the last line is torn; it is left out, with a warning
+  int64_t repeated = 0;  // prompts without an id that say what an earlier one said; left out
 };
 
-/// Errors name the line; duplicate ids are refused. `limit` 0: all.
+/// Errors name the line; an id that is given twice is refused. `limit` 0: all.
 PromptFile read_prompts(const std::filesystem::path& path, int64_t limit = 0);
 
 /// A prompt ready for the target, or why it cannot be answered: "refused by the chat template",

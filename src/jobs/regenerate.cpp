@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/progress.h"
 #include "base/rng.h"
 #include "base/stop.h"
@@ -28,7 +29,7 @@ struct Work {
 
 Json settings_json(const Model& model, const RegenerateOptions& options) {
   return {{"format", "dflash-answers"},
-          {"version", 1},
+          {"version", 2},  // 1 keyed the seeds by the order of the prompts
           {"target_fingerprint", model.target->fingerprint()},
           {"tokenizer_fingerprint", model.tokenizer->fingerprint()},
           {"target", describe(*model.target)},
@@ -39,16 +40,19 @@ Json settings_json(const Model& model, const RegenerateOptions& options) {
           {"seed", options.seed}};
 }
 
-/// Writes the settings beside a new file, or checks that a resumed one has the same.
+fs::path settings_path(const fs::path& out) {
+  return out.string() + ".json";
+}
+
+/// Error when `out` holds answers made with other settings.
 void check_settings(const fs::path& out, const Json& settings) {
-  const fs::path path = out.string() + ".json";
-  if (!fs::exists(out) || fs::file_size(out) == 0) {
-    write_json(path, settings);
-    return;
-  }
+  if (fs::is_directory(out)) fail("{}: is a folder, expected a .jsonl file", out.string());
+  if (!fs::exists(out) || fs::file_size(out) == 0) return;
+  const fs::path path = settings_path(out);
   if (!fs::exists(path))
     fail("{} exists but {} does not: not a file of ours", out.string(), path.string());
   const Json found = read_json(path);
+  if (!found.is_object()) fail("{}: expected an object, got {}", path.string(), found.type_name());
   for (const auto& [key, value] : settings.items()) {
     if (key == "target" || found.value(key, Json()) == value) continue;
     fail(
@@ -97,10 +101,14 @@ std::set<std::string> finished_ids(const fs::path& out) {
 struct OpenWork {
   std::vector<Work> items;
   std::vector<decode::Request> requests;  // one an item
+  int64_t there = 0;                      // answers asked for that are made
   std::map<std::string, int64_t> skipped;
 };
 
-decode::Request make_request(const Model& model, const std::vector<int64_t>& ids, const Work& item,
+/// The seed of a sampled answer depends on its prompt's id alone, not on where in the file it
+/// stands.
+decode::Request make_request(const Model& model, const std::vector<int64_t>& ids,
+                             const std::string& prompt_id, const Work& item,
                              const RegenerateOptions& options) {
   decode::Request request;
   request.prompt = ids;
@@ -109,7 +117,8 @@ decode::Request make_request(const Model& model, const std::vector<int64_t>& ids
   if (item.sample > 0) {
     request.sampling.temperature = options.temperature;
     request.sampling.top_p = options.top_p;
-    request.sampling.seed = mix({options.seed, item.prompt, static_cast<uint64_t>(item.sample)});
+    request.sampling.seed =
+        mix({options.seed, mix_text(prompt_id), static_cast<uint64_t>(item.sample)});
   }
   return request;
 }
@@ -124,19 +133,24 @@ OpenWork open_work(const Model& model, const std::vector<Prompt>& prompts,
     const EncodedPrompt& last = encoded.back();
     if (last.refused.empty()) continue;
     open.skipped[last.refused] += 1;
-    log_warning("prompt {}: skipped, {}{}", prompt.id, last.refused,
-                last.detail.empty() ? "" : ": " + last.detail);
+    log_warning("prompt {}: skipped, {}{}", prompt.where.empty() ? prompt.id : prompt.where,
+                last.refused, last.detail.empty() ? "" : ": " + last.detail);
   }
   for (int64_t sample = 0; sample < options.samples; ++sample) {
     for (size_t i = 0; i < prompts.size(); ++i) {
       Work item{i, sample, prompts[i].id + "#" + std::to_string(sample)};
-      if (!encoded[i].refused.empty() || done.contains(item.id)) continue;
-      open.requests.push_back(make_request(model, encoded[i].ids, item, options));
+      if (done.contains(item.id)) {
+        open.there += 1;
+        continue;
+      }
+      if (!encoded[i].refused.empty()) continue;
+      open.requests.push_back(make_request(model, encoded[i].ids, prompts[i].id, item, options));
       open.items.push_back(std::move(item));
     }
   }
-  if (open.items.empty() && done.empty())
+  if (open.items.empty() && open.there == 0) {
     fail("none of the {} prompts can be answered", prompts.size());
+  }
   return open;
 }
 
@@ -188,27 +202,35 @@ std::string RegenerateReport::text() const {
   for (const auto& [reason, count] : skipped) {
     line += fmt::format("; {} prompt{} skipped, {}", count, count == 1 ? "" : "s", reason);
   }
+  if (dropped > 0) line += fmt::format("; {} begun but not ended, dropped", dropped);
   return line + (stopped ? "; stopped early, the same command goes on" : "");
 }
 
 Json RegenerateReport::to_json() const {
-  return {{"answers", answers},       {"resumed", resumed},
-          {"tokens", tokens},         {"cut_by_budget", cut_by_budget},
-          {"skipped", num_skipped()}, {"skipped_by_reason", skipped},
-          {"seconds", seconds},       {"stopped", stopped}};
+  return {{"answers", answers},
+          {"resumed", resumed},
+          {"tokens", tokens},
+          {"cut_by_budget", cut_by_budget},
+          {"dropped", dropped},
+          {"skipped", num_skipped()},
+          {"skipped_by_reason", skipped},
+          {"seconds", seconds},
+          {"stopped", stopped}};
 }
 
 RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& prompts,
                             const RegenerateOptions& options) {
-  if (options.out.has_parent_path()) make_folder(options.out.parent_path());
-  check_settings(options.out, settings_json(model, options));
+  const auto lock = lock_file(options.out);
+  const Json settings = settings_json(model, options);
+  check_settings(options.out, settings);
   const auto done = finished_ids(options.out);
   const OpenWork open = open_work(model, prompts, options, done);
   const auto& work = open.items;
-  RegenerateReport report{.resumed = static_cast<int64_t>(done.size()), .skipped = open.skipped};
+  if (done.empty()) write_json(settings_path(options.out), settings);
+  RegenerateReport report{.resumed = open.there, .skipped = open.skipped};
   AnswerFile file(options.out);
   Timer timer;
-  Progress progress("regenerate", "answers", static_cast<int64_t>(work.size() + done.size()),
+  Progress progress("regenerate", "answers", static_cast<int64_t>(work.size()) + open.there,
                     report.resumed);
   decode::EngineOptions engine{.max_batch = options.batch};
   engine.should_stop = [] { return stop_requested(); };
@@ -224,8 +246,11 @@ RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& promp
         report.resumed + report.answers,
         fmt::format("{:.0f} tok/s", static_cast<double>(report.tokens) / timer.seconds()));
   };
-  decode::generate(*model.target, /*proposer=*/nullptr, open.requests, engine);
+  const auto run = decode::generate(*model.target, /*proposer=*/nullptr, open.requests, engine);
   report.seconds = timer.seconds();
+  for (size_t i = 0; i < work.size(); ++i) {
+    report.dropped += !run.finished[i] && !run.results[i].tokens.empty() ? 1 : 0;
+  }
   report.stopped = report.answers < static_cast<int64_t>(work.size());
   progress.finish(fmt::format("{} tokens, {:.0f} tok/s", report.tokens,
                               static_cast<double>(report.tokens) / report.seconds));

@@ -28,7 +28,9 @@ struct RegenerateOptions {
 };
 
 struct RegenerateReport {
-  int64_t answers = 0, resumed = 0, tokens = 0, cut_by_budget = 0;
+  int64_t answers = 0, resumed = 0;  // resumed: those asked for that the file had
+  int64_t tokens = 0, cut_by_budget = 0;
+  int64_t dropped = 0;  // answers that a signal broke off; they are made again from their beginning
   std::map<std::string, int64_t> skipped = {};  // prompts that cannot be answered, by reason
   double seconds = 0;
   bool stopped = false;  // by a signal or the time limit; the file is whole and can go on
@@ -40,7 +42,8 @@ struct RegenerateReport {
 };
 
 /// A prompt that the target cannot take (encode_prompt) has no answers and is counted, again in a
-/// resumed run. Error: none can be answered, or `out` was made with other settings.
+/// resumed run. Errors: none can be answered, `out` was made with other settings, or another
+/// process writes to it.
 RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& prompts,
                             const RegenerateOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/progress.h"
 #include "base/stop.h"
 #include "decode/proposers.h"
@@ -118,6 +119,8 @@ void log_header(const Model& model, const Inputs& inputs, const train::Trainer& 
 
 train::RunResult train_drafter(const Model& model, const TrainingOptions& options,
                                const std::function<Json(const draft::Drafter&)>& validate) {
+  claim_folder(options.out, "run.json");
+  const auto lock = lock_folder(options.out);
   Inputs inputs = open_inputs(model, options);
   inputs.drafter->set_requires_grad(true);
   train::Trainer trainer(

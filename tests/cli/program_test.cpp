@@ -148,6 +148,40 @@ TEST(Program, InspectBlockDrawsTheRecipe) {  // R-MASK-1
   EXPECT_NE(outcome.out.find("block 1 slot 0 | 0 0 0 0 0 | 0 0 1 1"), std::string::npos);
 }
 
+// A result that cannot be written is a failure; closed streams end nothing.
+TEST(Program, LostOutputIsAnError) {
+  const std::string block = "inspect block --docs 3,2 --anchors 1,3 --block-size 2";
+  EXPECT_EQ(run(block + " > /dev/full").code, 1);
+  EXPECT_EQ(run(block + " >&-").code, 1);
+  EXPECT_EQ(run(block + " 2>&- <&-; exit $?; true").code, 0);
+  EXPECT_EQ(run("inspect nothing-here 2>&-; exit $?; true").code, 1);
+}
+
+// What an earlier call left is shown for the same options alone, and read with care.
+TEST(Program, QuickstartComparesOptions) {
+  TempFolder folder;
+  const std::string call = "quickstart --out " + folder.path().string();
+  testing::write_file(folder / "summary.json",
+                      R"({"options": {"minutes": 6.0, "short": false, "timed_prompts": 8},
+                          "total_minutes": 9.5, "text_identical": true})");
+  const auto same = run(call);
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_NE(same.out.find("9.5 min"), std::string::npos) << same.out;
+  for (const char* other : {" --minutes 2", " --short", " --timed-prompts 3"}) {
+    const auto refused = run(call + other);
+    EXPECT_EQ(refused.code, 1) << other;
+    EXPECT_NE(refused.err.find("(now "), std::string::npos) << refused.err;
+  }
+  testing::write_file(folder / "summary.json", "[]");
+  const auto broken = run(call);
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_NE(broken.err.find("summary.json: not as the quickstart"), std::string::npos)
+      << broken.err;
+  EXPECT_EQ(run(call + " --fresh --target " + (folder / "none").string()).code, 1);
+  EXPECT_EQ(testing::read_file(folder / "config.toml").find("fresh"), std::string::npos)
+      << "the file of options must not start over";
+}
+
 TEST(Program, InspectSaysWhatIsUnfinished) {
   TempFolder folder;
   const auto run_folder = folder / "run", step = run_folder / "checkpoints" / "step-000500";

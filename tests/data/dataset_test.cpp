@@ -48,6 +48,9 @@ TEST(Dataset, SavesAndLoads) {
               ElementsAre(4, 5, 6, 7));
   save_dataset(folder / "set", make_dataset({2}));  // replaced
   EXPECT_EQ(load_dataset(folder / "set").num_documents(), 1);
+  write_text(folder / "features" / "features.json", "{}");  // its parts have the same names
+  EXPECT_THAT(testing::error_text([&] { save_dataset(folder / "features", dataset); }),
+              HasSubstr("found features"));
 }
 
 TEST(Dataset, RefusesRowsThatDoNotFit) {  // PREP-24

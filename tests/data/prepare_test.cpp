@@ -194,6 +194,14 @@ TEST_F(Prepare, RowsWithoutAnAnswerOrTemplate) {
       HasSubstr("needs a chat template"));
 }
 
+TEST_F(Prepare, OtherFilesAreRefused) {
+  write_text(folder_ / "README.md", "# words");
+  EXPECT_NE(testing::error_text([&] {
+              prepare({folder_ / "README.md"}, tokenizer_, &chat_, {});
+            }).find(".jsonl or .txt"),
+            std::string::npos);
+}
+
 TEST_F(Prepare, ShuffleThenCapMixesSources) {  // R-PREP-8
   std::string a, b;
   for (int i = 0; i < 5; ++i) {

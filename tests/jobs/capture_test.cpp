@@ -137,6 +137,18 @@ TEST(Capture, AnotherDatasetIsRefused) {
   EXPECT_GT(capture(*model.target, tiny_dataset(6), options).resumed, 0);
 }
 
+// Parts of both have the same names.
+TEST(Capture, ADatasetIsNotOverwritten) {
+  const Model model = tiny_model();
+  const TempFolder folder;
+  const auto dataset = tiny_dataset(2);
+  auto options = options_for(folder);
+  options.out = folder / "set";
+  data::save_dataset(options.out, dataset);
+  EXPECT_THROW(capture(*model.target, dataset, options), Error);
+  EXPECT_EQ(data::load_dataset(options.out).ids, dataset.ids);
+}
+
 TEST(Capture, StopsAndGoesOn) {
   const Model model = tiny_model();
   const auto dataset = tiny_dataset(6);

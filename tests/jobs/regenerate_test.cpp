@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/output.h"
 #include "jobs/fixtures.h"
 #include "support/temp_folder.h"
 
@@ -118,11 +119,54 @@ TEST(Regenerate, CutAnswersGetNoEndToken) {
   }
 }
 
+// A prompt keeps its answers wherever it stands, and a resumed run counts those asked for alone.
+TEST(Regenerate, SampledAnswersDependOnThePromptAlone) {
+  const Model model = tiny_model();
+  TempFolder all, one;
+  const auto prompts = tiny_prompts(3);
+  regenerate(model, prompts, options_for(all, 4));
+  auto report = regenerate(model, {prompts[2]}, options_for(one, 4));
+  const auto a = answers(all / "answers.jsonl"), b = answers(one / "answers.jsonl");
+  ASSERT_EQ(b.size(), 2u);
+  for (const auto& [id, line] : b) EXPECT_EQ(line, a.at(id)) << id;
+  report = regenerate(model, {prompts[2]}, options_for(all, 4));
+  EXPECT_EQ(report.resumed, 2) << "the file has 6";
+}
+
+TEST(Regenerate, OneProcessAFile) {
+  const Model model = tiny_model();
+  TempFolder folder;
+  const auto options = options_for(folder, 4);
+  const auto lock = lock_file(options.out);
+  EXPECT_THROW(regenerate(model, tiny_prompts(1), options), Error);
+  EXPECT_FALSE(std::filesystem::exists(options.out));
+}
+
+// The target writes its own last turn, as in eval; what is said twice is answered once.
+TEST(Prompts, LastAnswersAndRepetitionsAreLeftOut) {
+  TempFolder folder;
+  const std::string user = R"({"role": "user", "content": "a"})";
+  testing::write_file(folder / "p.jsonl", "{\"messages\": [" + user +
+                                              R"(, {"role": "assistant", "content": "b"}]})"
+                                              "\n{\"prompt\": \"a\"}\n");
+  const auto file = read_prompts(folder / "p.jsonl");
+  ASSERT_EQ(file.prompts.size(), 1u);
+  EXPECT_EQ(file.prompts[0].messages.size(), 1u);
+  EXPECT_EQ(file.repeated, 1);
+  testing::write_file(folder / "p.jsonl",
+                      "{\"id\": 1, \"prompt\": \"a\"}\n{\"id\": 1, \"prompt\": \"b\"}\n");
+  const std::string message = testing::error_of<Error>([&] { read_prompts(folder / "p.jsonl"); });
+  EXPECT_NE(message.find("line 1"), std::string::npos) << message;
+}
+
 TEST(Prompts, BrokenLinesAreNamed) {
   TempFolder folder;
   testing::write_file(folder / "p.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   const std::string message = testing::error_of<Error>([&] { read_prompts(folder / "p.jsonl"); });
   EXPECT_NE(message.find("p.jsonl:2"), std::string::npos) << message;
+  testing::write_file(folder / "p.jsonl", "{\"prompt\": 7}\n");
+  const std::string number = testing::error_of<Error>([&] { read_prompts(folder / "p.jsonl"); });
+  EXPECT_NE(number.find("prompt: expected text, got number"), std::string::npos) << number;
 }
 
 TEST(Prompts, ATornLastLineIsCounted) {
