@@ -74,7 +74,9 @@ dflash_module(train TORCH base io block data nn target draft)
 dflash_module(decode TORCH base block nn target draft)
 dflash_module(jobs TORCH base io block text data nn target draft train decode)
 dflash_module(eval TORCH base io block text data nn target draft decode)
-dflash_module(cli TORCH base io block text data nn target draft train decode jobs eval CLI11::CLI11)
+dflash_module(doctor TORCH base io block text data nn target draft train decode jobs eval)
+dflash_module(cli TORCH base io block text data nn target draft train decode jobs eval doctor
+  CLI11::CLI11)
 
 set_source_files_properties(src/cli/version.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
   COMPILE_DEFINITIONS "DFLASH_VERSION=\"${PROJECT_VERSION}\"")

@@ -4,7 +4,7 @@ enable_testing()
 find_package(GTest REQUIRED)
 find_program(PYTHON3 python3)
 
-set(TEST_MODULES base io block text nn data target draft train decode jobs eval cli)
+set(TEST_MODULES base io block text nn data target draft train decode jobs eval doctor cli)
 foreach(module ${TEST_MODULES})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${module}/*.cpp")
   if(NOT sources OR NOT TARGET df_${module})

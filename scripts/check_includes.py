@@ -18,7 +18,8 @@ ALLOWED = {
     "decode": "base block nn target draft",
     "jobs": "base io block text data nn target draft train decode",
     "eval": "base io block text data nn target draft decode",
-    "cli": "base io block text data nn target draft train decode jobs eval",
+    "doctor": "base io block text data nn target draft train decode jobs eval",
+    "cli": "base io block text data nn target draft train decode jobs eval doctor",
 }
 NO_TORCH = {"base", "io", "block", "text", "data"}
 INCLUDE = re.compile(r'#\s*include\s+[<"]([^>"]+)[>"]')

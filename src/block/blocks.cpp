@@ -59,13 +59,14 @@ Blocks make_blocks(const BlockRule& rule, size_t num_blocks) {
 }
 
 /// The part that training and decoding share: ids, positions, context.
-void place_block(Blocks& blocks, int64_t n, int64_t token, int64_t doc_begin, int64_t anchor) {
+void place_block(Blocks& blocks, int64_t n, const BlockRule& rule, int64_t token,
+                 int64_t doc_begin, int64_t anchor) {
   blocks.doc_begin_N[n] = doc_begin;
   blocks.anchor_N[n] = anchor;
   const int64_t first = n * blocks.block_size;
-  blocks.ids_NK[first] = token;
+  if (!rule.mask_anchor) blocks.ids_NK[first] = token;
   for (int64_t k = 0; k < blocks.block_size; ++k) {
-    blocks.pos_NK[first + k] = anchor - doc_begin + k;
+    blocks.pos_NK[first + k] = std::max<int64_t>(0, anchor - doc_begin + k + rule.position_shift);
   }
 }
 
@@ -137,7 +138,7 @@ Blocks training_blocks(const BlockRule& rule, const PackedRow& row,
   Blocks blocks = make_blocks(rule, anchors.size());
   for (int64_t n = 0; n < blocks.num_blocks; ++n) {
     const Span document = document_of(documents, anchors[n]);
-    place_block(blocks, n, row.ids_T[anchors[n]], document.begin, anchors[n]);
+    place_block(blocks, n, rule, row.ids_T[anchors[n]], document.begin, anchors[n]);
     supervise_block(blocks, n, rule, row, document);
   }
   return blocks;
@@ -147,7 +148,7 @@ Blocks decoding_blocks(const BlockRule& rule, std::span<const DecodingAnchor> an
   Blocks blocks = make_blocks(rule, anchors.size());
   for (int64_t n = 0; n < blocks.num_blocks; ++n) {
     DF_ASSERT(anchors[n].position >= 0, "position={}", anchors[n].position);
-    place_block(blocks, n, anchors[n].token, 0, anchors[n].position);
+    place_block(blocks, n, rule, anchors[n].token, 0, anchors[n].position);
   }
   return blocks;
 }

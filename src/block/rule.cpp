@@ -19,7 +19,8 @@ Span context_span(const LayerRule& rule, int64_t doc_begin, int64_t anchor, int6
         rule.bound == Bound::kQuery ? anchor + slot - (rule.window - 1) : anchor - rule.window;
     begin = std::max(begin, lowest);
   }
-  return {std::min(begin, anchor), anchor};
+  const int64_t end = std::max(doc_begin, anchor + rule.context_shift);
+  return {std::min(begin, end), end};
 }
 
 bool sees_slot(const LayerRule& rule, int64_t query, int64_t key) {

@@ -21,6 +21,9 @@ struct LayerRule {
   int64_t window = 0;  // 0: full attention
   Bound bound = Bound::kQuery;
   InBlock in_block = InBlock::kBidirectional;
+  /// Context rows end at anchor + this. 0, always, but in proofs: 1 is the fault in which a slot
+  /// sees the anchor's own feature, -1 the one in which a row is missing. No format can say it.
+  int64_t context_shift = 0;
 
   bool operator==(const LayerRule&) const = default;
 };
@@ -30,6 +33,9 @@ struct BlockRule {
   int64_t mask_id = -1;
   int64_t slot_shift = 0;  // 0: slot k predicts position a+k; 1 (anchor-first): a+k+1
   std::vector<LayerRule> layers;
+  // Faults, for proofs only; no format can say them.
+  int64_t position_shift = 0;  // added to the positions of block rows, never below 0
+  bool mask_anchor = false;    // slot 0 holds the mask id instead of the anchor's token
 };
 
 /// Half-open range of context rows.
@@ -39,7 +45,7 @@ struct Span {
 
 /// Context rows that `slot` of a block anchored at storage row `anchor` sees: strictly before the
 /// anchor, in the anchor's document, inside the window. Empty for an anchor at its document's
-/// begin.
+/// begin. A context shift of +1 adds the anchor's own row.
 Span context_span(const LayerRule& rule, int64_t doc_begin, int64_t anchor, int64_t slot);
 
 /// Whether slot `query` sees slot `key` of its own block.

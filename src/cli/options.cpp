@@ -123,6 +123,16 @@ void SamplingOptions::add(CLI::App& app) {
       ->check(integer_from(1, kMaxNewTokens));
 }
 
+std::filesystem::path task_file(const std::string& name) {
+  if (name == "humaneval") return jobs::assets_folder() / "HumanEval.jsonl";
+  if (name == "heldout") return jobs::prompts_folder() / "heldout.jsonl";
+  if (!std::filesystem::exists(name) || std::filesystem::is_directory(name)) {
+    fail("--tasks {}: expected heldout, humaneval or a jsonl file{}", name,
+         did_you_mean(name, {"heldout", "humaneval"}));
+  }
+  return name;
+}
+
 void print_json(const Json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
   std::fflush(stdout);

@@ -61,6 +61,9 @@ struct SamplingOptions {
   void add(CLI::App& app);
 };
 
+/// "humaneval" and "heldout" are the bundled task sets; anything else is a file. Error: neither.
+std::filesystem::path task_file(const std::string& name);
+
 /// Result on stdout: JSON when asked for, nothing otherwise.
 void print_json(const Json& json);
 

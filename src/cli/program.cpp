@@ -34,6 +34,7 @@ constexpr std::array kVerbs = {
     Verb{"chat", "the same as a conversation; shows what was drafted and accepted", run_chat},
     Verb{"inspect", "a model, drafter, dataset, feature folder, block or text, for people",
          run_inspect},
+    Verb{"doctor", "proves train = serve for a drafter, or names the mistake", run_doctor},
 };
 
 void print_usage(std::FILE* out) {

@@ -13,17 +13,6 @@
 namespace dflash::cli {
 namespace {
 
-/// "humaneval" and "heldout" are the bundled sets; anything else is a file. Error: neither.
-std::filesystem::path task_file(const std::string& name) {
-  if (name == "humaneval") return jobs::assets_folder() / "HumanEval.jsonl";
-  if (name == "heldout") return jobs::prompts_folder() / "heldout.jsonl";
-  if (!std::filesystem::exists(name) || std::filesystem::is_directory(name)) {
-    fail("--tasks {}: expected heldout, humaneval or a jsonl file{}", name,
-         did_you_mean(name, {"heldout", "humaneval"}));
-  }
-  return name;
-}
-
 /// Drafters with the proposers that the evaluation borrows.
 struct Arms {
   std::vector<std::unique_ptr<decode::Proposer>> owned;

@@ -22,6 +22,7 @@ int run_eval(int argc, char** argv);
 int run_generate(int argc, char** argv);
 int run_chat(int argc, char** argv);
 int run_inspect(int argc, char** argv);
+int run_doctor(int argc, char** argv);
 
 /// The whole program: dispatch, help, and the one place where errors become exit codes.
 int run_program(int argc, char** argv);

@@ -107,8 +107,11 @@ at::Tensor Drafter::forward(std::span<SequenceContext* const> contexts, const bl
             n);
   nn::expect_shape(embed_NKD, {n, k, d}, "block embeddings");
   for (int64_t i = 0; i < n; ++i) {
-    DF_ASSERT(contexts[i]->length() >= blocks.anchor_N[i], "context of {} rows, anchor {}",
-              contexts[i]->length(), blocks.anchor_N[i]);
+    // Any context shift lengthens or shortens what the block reads.
+    const int64_t rows = block::context_span(spec_.rule.layers[0], blocks.doc_begin_N[i],
+                                             blocks.anchor_N[i], k - 1).end;
+    DF_ASSERT(contexts[i]->length() >= rows, "context of {} rows, {} read",
+              contexts[i]->length(), rows);
   }
   const at::Tensor pos_R = at::tensor(blocks.pos_NK, at::kLong);
   nn::KvBuffer own(spec_.num_kv_heads, spec_.head_dim, compute_);  // every layer overwrites it
@@ -123,8 +126,9 @@ at::Tensor Drafter::forward(std::span<SequenceContext* const> contexts, const bl
       return nn::attend(q_RHE, row_keys(spec_.rule.layers[l], blocks, buffers, own));
     };
     h_RD = run_layer(spec_, *layers_[l], layers_[l]->packed, rope_, h_RD, pos_R, attend);
+    observe(fmt::format("layers.{}.hidden", l), h_RD);
   }
-  return nn::rms_norm(h_RD, norm_D_, spec_.rms_norm_eps).view({n, k, d});
+  return finish(h_RD).view({n, k, d});
 }
 
 }  // namespace dflash::draft

@@ -14,10 +14,6 @@
 namespace dflash::draft {
 namespace {
 
-bool same_rule(const block::LayerRule& a, const block::LayerRule& b) {
-  return a.window == b.window && a.bound == b.bound && a.in_block == b.in_block;
-}
-
 // One plan a distinct rule.
 std::vector<std::shared_ptr<const AttentionPlan>> make_plans(const DraftSpec& spec,
                                                              const block::Blocks& blocks) {
@@ -25,7 +21,7 @@ std::vector<std::shared_ptr<const AttentionPlan>> make_plans(const DraftSpec& sp
   std::vector<std::shared_ptr<const AttentionPlan>> plans;
   for (size_t l = 0; l < rules.size(); ++l) {
     size_t first = 0;
-    while (!same_rule(rules[first], rules[l])) ++first;
+    while (!(rules[first] == rules[l])) ++first;
     plans.push_back(first < l ? plans[first]
                               : std::make_shared<AttentionPlan>(
                                     blocks, rules[l], spec.num_heads / spec.num_kv_heads));
@@ -148,12 +144,15 @@ std::vector<std::pair<at::Tensor, at::Tensor>> Drafter::context_rows(
   nn::expect_shape(taps_RF, {rows, fc_DF_.size(1)}, "tapped features");
   nn::expect_shape(pos_R, {rows}, "positions of the features");
   const at::Tensor c_RD = nn::rms_norm(multiply(fc, taps_RF), hidden_norm_D_, spec_.rms_norm_eps);
+  observe("fused", c_RD);
   const at::Tensor kv_RO = multiply(kv, c_RD);
   std::vector<std::pair<at::Tensor, at::Tensor>> result;
   for (size_t l = 0; l < layers_.size(); ++l) {
     const int64_t at = static_cast<int64_t>(l) * 2 * size;
     result.push_back(finish_kv(spec_, layers_[l]->k_norm_E, rope_, kv_RO.narrow(1, at, size),
                                kv_RO.narrow(1, at + size, size), pos_R));
+    observe(fmt::format("layers.{}.k", l), result.back().first);
+    observe(fmt::format("layers.{}.v", l), result.back().second);
   }
   return result;
 }
@@ -191,8 +190,15 @@ at::Tensor Drafter::forward(const PackedContext& context, const block::Blocks& b
     };
     h_RD =
         run_layer(spec_, *layers_[l], layers_[l]->products(compute_), rope_, h_RD, pos_R, attend);
+    observe(fmt::format("layers.{}.hidden", l), h_RD);
   }
-  return nn::rms_norm(h_RD, norm_D_, spec_.rms_norm_eps).view({n, k, d});
+  return finish(h_RD).view({n, k, d});
+}
+
+at::Tensor Drafter::finish(const at::Tensor& h_RD) const {
+  const at::Tensor rows_RD = nn::rms_norm(h_RD, norm_D_, spec_.rms_norm_eps);
+  observe("hidden", rows_RD);
+  return rows_RD;
 }
 
 }  // namespace dflash::draft

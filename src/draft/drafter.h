@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -63,6 +64,12 @@ class Drafter {
   void init_from_target_layers(const std::vector<NamedTensors>& weights,
                                const at::Tensor& final_norm_D);
 
+  /// Called with every stage of both forwards by name, in order: "fused" [R, D], "layers.0.k" and
+  /// "layers.0.v" [R, G, E] for all layers (rows of the context as they are appended), then
+  /// "layers.0.hidden" [N * K, D] and "hidden" [N * K, D] of the block. Empty: none.
+  using StageObserver = std::function<void(const std::string& stage, const at::Tensor& value)>;
+  void set_observer(StageObserver observer) { observer_ = std::move(observer); }
+
   // --- training (grad mode as the caller set it; always the live weights, never the packed) ---
   /// taps_TF f32, pos_T int64 -> context of every layer, in the graph.
   PackedContext context(const at::Tensor& taps_TF, const at::Tensor& pos_T) const;
@@ -88,6 +95,11 @@ class Drafter {
  private:
   Drafter() = default;
   void expect_packed() const;
+  void observe(const std::string& stage, const at::Tensor& value) const {
+    if (observer_) observer_(stage, value);
+  }
+  /// The drafter's own final norm: rows that go to the head.
+  at::Tensor finish(const at::Tensor& h_RD) const;
   void bind(std::map<std::string, at::Tensor> weights);
   nn::Linear context_products() const;
   std::vector<std::pair<at::Tensor, at::Tensor>> context_rows(const nn::Linear& fc,
@@ -101,6 +113,7 @@ class Drafter {
   at::Tensor fc_DF_, hidden_norm_D_, norm_D_;
   std::vector<std::shared_ptr<Layer>> layers_;
   nn::Rope rope_;
+  StageObserver observer_;
   nn::Linear packed_fc_, packed_context_kv_;  // K and V of all layers as one product
   std::vector<uint32_t> packed_versions_;     // of every parameter; empty: not packed
 };

@@ -1,0 +1,99 @@
+// doctor on a drafter: train = serve, its convention, traces.
+#include "base/error.h"
+#include "base/progress.h"
+#include "base/stop.h"
+#include "cli/doctor.h"
+#include "doctor/explain.h"
+#include "doctor/stages.h"
+#include "doctor/trace.h"
+#include "eval/tasks.h"
+
+namespace dflash::cli {
+namespace {
+
+std::vector<std::vector<int64_t>> prompt_ids(const jobs::Model& model, const DoctorOptions& options,
+                                             int64_t limit) {
+  std::vector<std::vector<int64_t>> prompts;
+  for (const auto& task : eval::read_tasks(task_file(options.prompts), limit).tasks) {
+    prompts.push_back(text::encode_prompt(*model.tokenizer, model.chat, task.messages));
+  }
+  return prompts;
+}
+
+doctor::EvidenceOptions evidence_options(const jobs::Model& model, const DoctorOptions& options) {
+  return {.max_new_tokens = options.max_new,
+          .stop_ids = model.tokenizer->stop_ids(),
+          .should_stop = [] { return stop_requested(); }};
+}
+
+}  // namespace
+
+int prove_drafter(const jobs::Model& model, const draft::Drafter& drafter,
+                  const DoctorOptions& options) {
+  const auto dataset = doctor::own_answers(*model.target, prompt_ids(model, options, 2),
+                                           evidence_options(model, options));
+  const auto convention = doctor::declared_convention(drafter.spec());
+  const auto places =
+      doctor::telling_anchors(drafter.spec().rule, dataset, /*random=*/8, /*seed=*/1);
+  const auto trained = doctor::training_stages(convention, drafter, model.target, dataset, places);
+  const auto served = doctor::decoding_stages(convention, drafter, *model.target, dataset, places);
+  const auto results =
+      doctor::compare_stages(trained, served, doctor::stage_tolerance(drafter.compute()));
+  bool agrees = true;
+  for (const auto& result : results) agrees = agrees && result.agrees;
+  const std::string verdict = agrees ? "train = serve" : "train and serve disagree";
+  options.print(
+      {{"agrees", agrees}, {"blocks", places.size()}, {"stages", doctor::stage_json(results)}},
+      fmt::format("{} blocks of {} documents, {}\n{}\n{}\n", places.size(), dataset.num_documents(),
+                  nn::compute_name(drafter.compute()),
+                  doctor::stage_table(results, "train", "serve"), verdict));
+  return agrees ? 0 : 1;
+}
+
+int explain_drafter(const jobs::Model& model, const draft::Drafter& drafter,
+                    const DoctorOptions& options) {
+  Progress progress("explain", "conventions", 0);
+  doctor::ExplainOptions how{.evidence = evidence_options(model, options),
+                             .anchors_per_document = options.anchors,
+                             .confirm = options.confirm};
+  how.on_arm = [&](int64_t done, int64_t) { progress.update(done); };
+  how.should_stop = [] { return stop_requested(); };
+  const auto explanation =
+      doctor::explain(*model.target, drafter, prompt_ids(model, options, options.limit), how);
+  progress.finish();
+  options.print(explanation.to_json(), explanation.to_table());
+  return explanation.verdict ? 1 : 0;
+}
+
+int record_trace(const jobs::Model& model, const draft::Drafter& drafter,
+                 const DoctorOptions& options) {
+  const auto dataset = doctor::own_answers(*model.target, prompt_ids(model, options, 1),
+                                           evidence_options(model, options));
+  const auto ids = dataset.document_ids(0);
+  const auto length = static_cast<int64_t>(ids.size());
+  const int64_t anchor = options.anchor >= 0 ? options.anchor : length - options.max_new / 2;
+  if (anchor < 0 || anchor >= length) {
+    fail("--anchor: expected a position in [0, {}), got {}", length, anchor);
+  }
+  const auto convention = doctor::declared_convention(drafter.spec());
+  doctor::Trace trace{.program = "dflash-cpp",
+                      .dtype = std::string(nn::compute_name(drafter.compute())),
+                      .ids = {ids.begin(), ids.end()},
+                      .anchor = anchor};
+  trace.stages = doctor::trace_stages(convention, drafter, model.target, trace.ids, anchor);
+  doctor::write_trace(options.record, trace, convention);
+  options.print({{"trace", options.record}, {"anchor", anchor}, {"tokens", length}},
+                fmt::format("{}: {} stages of the block at {} of {} tokens\n", options.record,
+                            trace.stages.all().size(), anchor, length));
+  return 0;
+}
+
+int compare_with_trace(const jobs::Model& model, const draft::Drafter& drafter,
+                       const DoctorOptions& options) {
+  const auto report =
+      doctor::compare_trace(doctor::read_trace(options.trace), drafter, model.target);
+  options.print(report.to_json(), report.to_text());
+  return report.agrees() ? 0 : 1;
+}
+
+}  // namespace dflash::cli

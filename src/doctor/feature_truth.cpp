@@ -1,0 +1,125 @@
+// Stored features against the target itself.
+#include <ATen/ops/cat.h>
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "doctor/evidence.h"
+#include "doctor/feature_check.h"
+#include "doctor/feature_rows.h"
+
+namespace dflash::doctor {
+namespace {
+
+constexpr double kSameArgmax = 0.97;  // near-ties flip between kernels, no more
+
+/// A way to make teacher rows, and how often its argmax is the stored one.
+struct Teacher {
+  std::string words;
+  int64_t layer = 0;
+  int norms = 1;
+  int64_t same = 0;
+};
+
+std::vector<Teacher> teachers_of(const target::Target& target) {
+  const int64_t last = target.config().num_layers - 1;
+  std::vector<Teacher> teachers = {
+      {"the last block's output, normed once", last, 1},
+      {"the last block's output without the final norm", last, 0},
+      {"the last block's output, normed twice", last, 2},
+  };
+  for (int64_t layer = last - 1; layer >= std::max<int64_t>(0, last - 4); --layer) {
+    teachers.push_back(
+        {fmt::format("the output of block {} of {}, not the last", layer, last + 1), layer, 1});
+  }
+  return teachers;
+}
+
+class Truth {
+ public:
+  Truth(const data::FeatureReader& features, const target::Target& target)
+      : features_(features), target_(target), teachers_(teachers_of(target)) {
+    layers_ = features.info().taps;
+    first_teacher_ = layers_.size();
+    for (const Teacher& teacher : teachers_) layers_.push_back(teacher.layer);
+    sums_.resize(first_teacher_);
+  }
+
+  void add(const data::Dataset& dataset, int64_t document) {
+    const auto ids = dataset.document_ids(document);
+    data::Dataset one;
+    one.add({{ids.begin(), ids.end()}, std::vector<uint8_t>(ids.size(), 0)});
+    const int64_t width = features_.info().hidden_size;
+    const at::Tensor own_TF = hidden_states(target_, one, layers_).front();
+    const auto stored = features_.get(document, ids);
+    const auto taps = static_cast<int64_t>(first_teacher_);
+    add_feature_rows(feature_tensor(features_, stored),
+                     own_TF.narrow(1, 0, taps * width).contiguous(), width, sums_);
+    for (size_t i = 0; i < teachers_.size(); ++i) {
+      at::Tensor row_TD =
+          own_TF.narrow(1, (taps + static_cast<int64_t>(i)) * width, width).contiguous();
+      for (int n = 0; n < teachers_[i].norms; ++n) row_TD = target_.final_norm(row_TD);
+      const at::Tensor argmax = target_.head().argmax(row_TD);
+      for (size_t t = 0; t < ids.size(); ++t) {
+        teachers_[i].same += argmax.const_data_ptr<int64_t>()[t] == stored.argmax[t] ? 1 : 0;
+      }
+    }
+    rows_ += static_cast<int64_t>(ids.size());
+    ++documents_;
+  }
+
+  Findings finish() const {
+    Findings findings;
+    for (size_t i = 0; i < sums_.size(); ++i) {
+      const TapDifference tap = sums_[i].finish(layers_[i]);
+      const std::string subject = fmt::format("tap after block {}", tap.layer);
+      const std::string text = fmt::format(
+          "stored rows differ from the target's by {:.2e} (worst row {:.2e}), {} documents",
+          tap.relative, tap.worst_row, documents_);
+      tap.relative > kFeaturesApart ? findings.wrong(subject, text) : findings.ok(subject, text);
+    }
+    judge_teacher(findings);
+    return findings;
+  }
+
+ private:
+  double share(const Teacher& teacher) const {
+    return static_cast<double>(teacher.same) / static_cast<double>(std::max<int64_t>(1, rows_));
+  }
+
+  void judge_teacher(Findings& findings) const {
+    const Teacher& right = teachers_.front();
+    std::string text = fmt::format("stored argmax equals the target's in {:.2f} % of {} rows",
+                                   100 * share(right), rows_);
+    if (share(right) >= kSameArgmax) {
+      findings.ok("teacher rows", text);
+      return;
+    }
+    for (const Teacher& other : teachers_) {
+      if (share(other) >= kSameArgmax) text += "; it is that of " + other.words;
+    }
+    findings.wrong("teacher rows", text);
+  }
+
+  const data::FeatureReader& features_;
+  const target::Target& target_;
+  std::vector<Teacher> teachers_;
+  std::vector<int64_t> layers_;
+  size_t first_teacher_ = 0;
+  std::vector<FeatureSums> sums_;
+  int64_t rows_ = 0, documents_ = 0;
+};
+
+}  // namespace
+
+Findings check_features_of(const data::FeatureReader& features, const data::Dataset& dataset,
+                           const target::Target& target, int64_t sample) {
+  const c10::NoGradGuard no_grad;
+  Truth truth(features, target);
+  const int64_t step = std::max<int64_t>(1, dataset.num_documents() / std::max<int64_t>(1, sample));
+  for (int64_t d = 0; d < dataset.num_documents(); d += step) {
+    if (features.has(d)) truth.add(dataset, d);
+  }
+  return truth.finish();
+}
+
+}  // namespace dflash::doctor

@@ -1,0 +1,54 @@
+#include "doctor/statistics.h"
+
+#include <gtest/gtest.h>
+
+namespace dflash::doctor {
+namespace {
+
+// Worked by hand: sorted .005 .01 .03 .04 times 4 3 2 1 -> .02 .03 .06 .06 (never falling).
+TEST(Holm, StepsDown) {
+  const std::vector<double> adjusted = holm({0.01, 0.04, 0.03, 0.005});
+  EXPECT_DOUBLE_EQ(adjusted[0], 0.03);
+  EXPECT_DOUBLE_EQ(adjusted[1], 0.06);
+  EXPECT_DOUBLE_EQ(adjusted[2], 0.06);
+  EXPECT_DOUBLE_EQ(adjusted[3], 0.02);
+}
+
+TEST(Holm, NeverAboveOne) {
+  EXPECT_EQ(holm({0.9, 0.8}), (std::vector<double>{1.0, 1.0}));
+}
+
+TEST(PromptScores, PoolsOverPrompts) {
+  const PromptScores scores{{10, 0, 20}, {4, 0, 2}};
+  EXPECT_DOUBLE_EQ(scores.mean(), 5.0);  // 30 / 6, not the mean of 2.5 and 10
+}
+
+TEST(Bootstrap, EqualArmsAreNotAGain) {
+  const PromptScores scores{{10, 12, 20, 7}, {4, 4, 8, 3}};
+  const Comparison same = compare_paired(scores, scores, 500, 1);
+  EXPECT_DOUBLE_EQ(same.difference, 0.0);
+  EXPECT_DOUBLE_EQ(same.p, 1.0);
+}
+
+TEST(Bootstrap, AGainInEveryPromptIsSureAndOneInASinglePromptIsNot) {
+  PromptScores base, everywhere, once;
+  for (int p = 0; p < 20; ++p) {
+    base.sum_P.push_back(100 + 3 * p);
+    base.count_P.push_back(50);
+    everywhere.sum_P.push_back(105 + 3 * p);
+    everywhere.count_P.push_back(50);
+    once.sum_P.push_back(100 + 3 * p + (p == 7 ? 100 : -0.1));
+    once.count_P.push_back(50);
+  }
+  const Comparison sure = compare_paired(everywhere, base, 2000, 1);
+  EXPECT_NEAR(sure.difference, 0.1, 1e-12);
+  EXPECT_LT(sure.p, 0.001);
+  EXPECT_NEAR(sure.low, 0.1, 1e-12);  // paired: the prompts' own spread is gone
+  // The resamples without prompt 7 have no gain: (19/20)^20 = 0.358 of them.
+  const Comparison unsure = compare_paired(once, base, 4000, 1);
+  EXPECT_NEAR(unsure.p, 0.358, 0.04);
+  EXPECT_EQ(compare_paired(once, base, 4000, 1).p, unsure.p);  // the same resamples every time
+}
+
+}  // namespace
+}  // namespace dflash::doctor
