@@ -5,6 +5,7 @@
 #   make test          builds and runs every test and style check
 #   make build         only the program: build/release/dflash-cpp
 #   make oracles       the Python peers that some tests and benchmarks compare with
+#   make prove         drafters trained with one mistake each: the doctor names it (long)
 #   make bench         measurements, beside the peers where these are installed
 #   make format        clang-format over the tree
 #
@@ -16,7 +17,7 @@ TORCH_DIR ?=
 BUILD = build/$(PRESET)
 PROGRAM = $(BUILD)/dflash-cpp
 
-.PHONY: quickstart quickstart-short test build setup configure oracles bench format clean
+.PHONY: quickstart quickstart-short test build setup configure oracles prove bench format clean
 
 quickstart: build
 	$(PROGRAM) quickstart --minutes $(MINUTES)
@@ -44,6 +45,11 @@ oracles: setup
 bench: build oracles
 	cmake --build $(BUILD) --target benches
 	.venv-oracles/bin/python bench/run.py $(BUILD)
+
+prove: build
+	cmake --build $(BUILD) --target prove
+	@test -d quickstart/run || $(PROGRAM) quickstart --minutes $(MINUTES)
+	$(BUILD)/prove quickstart/run quickstart/dataset bench/results/prove-$$(date +%F).json
 
 format: setup
 	git ls-files '*.cpp' '*.h' | xargs clang-format -i

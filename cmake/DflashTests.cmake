@@ -31,6 +31,13 @@ if(TARGET test_cli)
   add_dependencies(test_cli dflash-cpp)  # it runs the program
 endif()
 
+if(TARGET df_doctor)  # `make prove`: long, not part of ctest
+  add_executable(prove EXCLUDE_FROM_ALL "${CMAKE_SOURCE_DIR}/tests/prove/prove.cpp")
+  target_include_directories(prove PRIVATE "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/tests")
+  target_link_libraries(prove PRIVATE df_doctor GTest::gtest)
+  target_precompile_headers(prove REUSE_FROM df_nn)
+endif()
+
 foreach(check includes sizes format)
   if(EXISTS "${CMAKE_SOURCE_DIR}/scripts/check_${check}.py")
     add_test(NAME style_${check} COMMAND ${PYTHON3} "${CMAKE_SOURCE_DIR}/scripts/check_${check}.py"

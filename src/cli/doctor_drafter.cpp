@@ -1,9 +1,11 @@
 // doctor on a drafter: train = serve, its convention, traces.
 #include "base/error.h"
+#include "base/files.h"
 #include "base/progress.h"
 #include "base/stop.h"
 #include "cli/doctor.h"
 #include "doctor/explain.h"
+#include "doctor/record_check.h"
 #include "doctor/stages.h"
 #include "doctor/trace.h"
 #include "eval/tasks.h"
@@ -39,14 +41,21 @@ int prove_drafter(const jobs::Model& model, const draft::Drafter& drafter,
   const auto served = doctor::decoding_stages(convention, drafter, *model.target, dataset, places);
   const auto results =
       doctor::compare_stages(trained, served, doctor::stage_tolerance(drafter.compute()));
-  bool agrees = true;
+  doctor::Findings record;
+  if (const auto path = doctor::find_record(options.drafter)) {
+    record = doctor::check_record(read_json(*path), drafter.spec());
+  }
+  bool agrees = !record.any_wrong();
   for (const auto& result : results) agrees = agrees && result.agrees;
-  const std::string verdict = agrees ? "train = serve" : "train and serve disagree";
-  options.print(
-      {{"agrees", agrees}, {"blocks", places.size()}, {"stages", doctor::stage_json(results)}},
-      fmt::format("{} blocks of {} documents, {}\n{}\n{}\n", places.size(), dataset.num_documents(),
-                  nn::compute_name(drafter.compute()),
-                  doctor::stage_table(results, "train", "serve"), verdict));
+  const std::string verdict = agrees ? "train = serve" : "something is wrong, see above";
+  options.print({{"agrees", agrees},
+                 {"blocks", places.size()},
+                 {"stages", doctor::stage_json(results)},
+                 {"record", record.to_json()}},
+                fmt::format("{} blocks of {} documents, {}\n{}\n{}{}\n", places.size(),
+                            dataset.num_documents(), nn::compute_name(drafter.compute()),
+                            doctor::stage_table(results, "train", "serve"), record.to_text(),
+                            verdict));
   return agrees ? 0 : 1;
 }
 

@@ -1,0 +1,115 @@
+// `make prove`: drafters fine-tuned for a while, each under one deliberate mistake, and some as
+// they should be; the doctor must name every mistake and accuse none that is right. Long: minutes a
+// drafter on a real target. Its short form, on a random target, is tests/doctor/explain_test.cpp.
+//
+//   prove DRAFTER DATASET OUT.json [STEPS]
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "base/files.h"
+#include "base/timer.h"
+#include "data/dataset.h"
+#include "doctor/explain.h"
+#include "doctor/world.h"
+#include "draft/zlab.h"
+#include "eval/tasks.h"
+#include "jobs/model.h"
+#include "train/checkpoint.h"
+
+namespace dflash::doctor {
+namespace {
+
+/// The mistakes that are tried; all from the list that the doctor tries against them.
+const std::vector<std::string> kMistakes = {
+    "anchor-visible", "context-short", "taps-up",         "taps-down",
+    "tap-14-zeroed",  "taps-reversed", "last-tap-normed", "labels-anchor-first",
+    "positions-late", "anchor-masked", "block-causal",    "mask-id-0",
+    "rope-base-10000"};
+constexpr uint64_t kRightSeeds[] = {1, 2, 3};
+
+struct Proof {
+  jobs::Model model;
+  std::shared_ptr<draft::Drafter> start;
+  data::Dataset dataset;
+  std::vector<std::vector<int64_t>> prompts;
+  train::TrainOptions options;
+  int wrong = 0;
+  Json rows = Json::array();
+
+  void run(const std::string& name, const Convention& convention, uint64_t seed) {
+    const Timer timer;
+    options.seed = seed;
+    const auto drafter = train_under(convention, *start, dataset, model.target, options);
+    const double trained = timer.seconds();
+    const Explanation result =
+        explain(*model.target, *drafter, prompts,
+                {.evidence = {.max_new_tokens = 96, .stop_ids = model.tokenizer->stop_ids()},
+                 .anchors_per_document = 48});
+    const std::string verdict = result.verdict ? result.arms[*result.verdict].name : "none";
+    const bool right = verdict == (name == "as declared" ? "none" : name);
+    wrong += right ? 0 : 1;
+    fmt::print("{:<20} {:>8.3f} {:>8.3f}  {:<20} {:<6} {:>4.0f} s + {:.0f} s\n", name,
+               result.declared.score, result.arms.front().score, verdict, right ? "right" : "WRONG",
+               trained, timer.seconds() - trained);
+    std::fflush(stdout);
+    Json row = {{"trained_with", name},     {"seed", seed},
+                {"named", verdict},         {"right", right},
+                {"train_seconds", trained}, {"explanation", result.to_json()}};
+    rows.push_back(std::move(row));
+  }
+};
+
+Proof make_proof(const char* drafter, const char* dataset, int64_t steps) {
+  const nn::Compute compute = nn::default_compute();
+  Proof proof{.model = jobs::load_model(jobs::default_target(), compute)};
+  std::filesystem::path folder = drafter;
+  if (const auto best = train::best_checkpoint(folder / "checkpoints"))
+    folder = best->path / "model";
+  proof.start = draft::load_zlab(folder, compute);
+  proof.dataset = data::load_dataset(dataset);
+  const auto tasks = eval::read_tasks(jobs::prompts_folder() / "heldout.jsonl", 24);
+  for (const auto& task : tasks.tasks) {
+    proof.prompts.push_back(
+        text::encode_prompt(*proof.model.tokenizer, proof.model.chat, task.messages));
+  }
+  proof.options.total_steps = steps;
+  return proof;
+}
+
+int prove(const char* drafter, const char* dataset, const char* out, int64_t steps) {
+  Proof proof = make_proof(drafter, dataset, steps);
+  const Convention declared = declared_convention(proof.start->spec());
+  fmt::print("{:<20} {:>8} {:>8}  {:<20}\n", "trained with", "declared", "best", "the doctor says");
+  for (const uint64_t seed : kRightSeeds) proof.run("as declared", declared, seed);
+  const auto deviations = deviations_of(declared, *proof.model.target, 400);
+  for (const std::string& name : kMistakes) {
+    for (const Deviation& deviation : deviations) {
+      if (deviation.name == name) proof.run(name, deviate(declared, deviation), 1);
+    }
+  }
+  write_json(out, {{"format", "dflash-prove"},
+                   {"version", 1},
+                   {"target", jobs::describe(*proof.model.target)},
+                   {"steps", steps},
+                   {"wrong", proof.wrong},
+                   {"drafters", proof.rows}});
+  fmt::print("{} drafters, {} named wrongly\n", proof.rows.size(), proof.wrong);
+  return proof.wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace dflash::doctor
+
+int main(int argc, char** argv) {
+  if (argc < 4) {
+    fmt::print(stderr, "usage: prove DRAFTER DATASET OUT.json [STEPS]\n");
+    return 2;
+  }
+  try {
+    return dflash::doctor::prove(argv[1], argv[2], argv[3], argc > 4 ? std::atoll(argv[4]) : 60);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+}
