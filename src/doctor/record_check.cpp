@@ -21,7 +21,9 @@ double paper_gamma(int64_t block_size) {
 void check_loss(const Json& loss, int64_t block_size, Findings& findings) {
   std::string terms;
   for (const Json& term : loss.at("terms")) {
-    terms += fmt::format("{}{} x {}", terms.empty() ? "" : " + ", term.at("weight").get<double>(),
+    const double weight = term.at("weight").get<double>();
+    terms += fmt::format("{}{}{}", terms.empty() ? "" : " + ",
+                         weight == 1 ? "" : fmt::format("{:g} x ", weight),
                          term.at("loss").get<std::string>());
   }
   findings.ok("loss", terms);

@@ -71,7 +71,8 @@ struct StageResult {
 };
 
 /// `tolerance`: bound of the relative error of every row of a floating stage; integers are compared
-/// exactly. Stages that only one side has are left out.
+/// exactly, proposals up to ties of logits within the tolerance. Stages that only one side has are
+/// left out.
 std::vector<StageResult> compare_stages(const Stages& a, const Stages& b, double tolerance);
 
 /// Bound of a stage between two implementations of the same maths in this type.
