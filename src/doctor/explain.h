@@ -18,10 +18,10 @@ namespace dflash::doctor {
 struct ExplainOptions {
   EvidenceOptions evidence;
   int64_t anchors_per_document = 64;
-  int64_t resamples = 4000;
-  double alpha = 0.01;     // after Holm's correction
-  double min_gain = 0.01;  // expected tokens; below this a difference is of no use to anyone
-  int64_t confirm = 2;     // best deviations that are decoded for real; 0: none
+  int64_t resamples = 10000;  // of prompts; the smallest p is 1 / (resamples + 1)
+  double alpha = 0.01;        // after Holm's correction
+  double min_gain = 0.01;     // expected tokens; below this a difference is of no use to anyone
+  int64_t confirm = 2;        // best deviations that are decoded for real; 0: none
   std::function<void(int64_t done, int64_t total)> on_arm = {};  // may be empty
   std::function<bool()> should_stop = {};                        // may be empty
 };

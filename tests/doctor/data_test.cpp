@@ -21,8 +21,7 @@ const Finding& finding_of(const Findings& findings, const std::string& subject) 
 
 /// start w5 w6 end | start w7.. end, the second part supervised with its end token.
 data::Document document(int64_t number) {
-  data::Document document{.ids = {0, 5, 6 + number, 1, 0}};
-  document.loss_mask.assign(document.ids.size(), 0);
+  data::Document document{.ids = {0, 5, 6 + number, 1, 0}, .loss_mask = {0, 0, 0, 0, 0}};
   for (int64_t t = 0; t < 8; ++t) document.ids.push_back(10 + (number * 7 + t * t) % 60);
   document.ids.push_back(1);
   document.loss_mask.resize(document.ids.size(), 1);
@@ -57,8 +56,7 @@ TEST(DatasetCheck, NamesWrongMasks) {
 TEST(DatasetCheck, NamesDoubledBeginsMissingEndsLoopsAndDoubles) {
   data::Dataset dataset;
   for (int64_t d = 0; d < 6; ++d) {
-    data::Document odd{.ids = {0, 0, 5 + d, 1, 0}};
-    odd.loss_mask.assign(odd.ids.size(), 0);
+    data::Document odd{.ids = {0, 0, 5 + d, 1, 0}, .loss_mask = {0, 0, 0, 0, 0}};
     for (int64_t t = 0; t < 60; ++t) odd.ids.push_back(10 + t % 2);
     odd.loss_mask.resize(odd.ids.size(), 1);
     dataset.add(odd);

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "doctor/world.h"
 
 namespace dflash::doctor {
@@ -14,17 +16,17 @@ class ExplainTest : public ::testing::Test {
   ExplainTest() {
     start_ = draft::Drafter::create(spec_for(*target_, {{}, {}}), nn::Compute::kF32, 3);
     declared_ = declared_convention(start_->spec());
-    dataset_ = own_answers(*target_, small_prompts(96), {.max_new_tokens = 24});
+    dataset_ = own_answers(*target_, small_prompts(64), {.max_new_tokens = 24});
     options_.row_tokens = 512;
     options_.anchors_per_document = 24;
     options_.anchors_per_step = 128;
-    options_.total_steps = 250;
+    options_.total_steps = 120;
   }
   Explanation study(const Convention& convention, uint64_t seed) {
     options_.seed = seed;
     const auto drafter = train_under(convention, *start_, dataset_, target_, options_);
-    return explain(*target_, *drafter, small_prompts(96),
-                   {.evidence = {.max_new_tokens = 24}, .resamples = 2000, .confirm = 1});
+    return explain(*target_, *drafter, small_prompts(64),
+                   {.evidence = {.max_new_tokens = 24}, .confirm = 1});
   }
 
   std::shared_ptr<const target::Target> target_ = small_target();
@@ -35,20 +37,28 @@ class ExplainTest : public ::testing::Test {
 };
 
 TEST_F(ExplainTest, AccusesNoneThatWasTrainedAsDeclared) {
-  for (const uint64_t seed : {1, 2, 3}) {
+  for (const uint64_t seed : {1, 2}) {
     const Explanation result = study(declared_, seed);
     EXPECT_FALSE(result.verdict.has_value()) << result.to_table();
-    EXPECT_GT(result.declared.score, 1.5) << "it learned nothing";
+    EXPECT_GT(result.declared.score, 1.3) << "it learned nothing";
   }
 }
 
 TEST_F(ExplainTest, NamesTheDeviation) {
+  const std::set<std::string> mistakes = {"taps-reversed", "labels-anchor-first", "mask-id-0",
+                                          "tap-4-zeroed"};
+  size_t tried = 0;
   for (const Deviation& deviation : deviations_of(declared_, *target_, 30)) {
-    // Rounding of f32 features is below what any drafter could tell.
-    if (deviation.name == "features-bf16") continue;
+    if (!mistakes.contains(deviation.name)) continue;
+    ++tried;
     const Explanation result = study(deviate(declared_, deviation), 1);
-    fmt::print("{}: {}\n", deviation.name, result.sentence());
+    ASSERT_TRUE(result.verdict.has_value()) << deviation.name << "\n" << result.to_table();
+    EXPECT_EQ(result.arms[*result.verdict].name, deviation.name) << result.to_table();
+    // Real decoding says so too.
+    ASSERT_TRUE(result.arms[0].tau && result.declared.tau);
+    EXPECT_GT(*result.arms[0].tau, *result.declared.tau);
   }
+  EXPECT_EQ(tried, mistakes.size());
 }
 
 }  // namespace

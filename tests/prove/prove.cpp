@@ -30,10 +30,10 @@ constexpr uint64_t kRightSeeds[] = {1, 2, 3};
 
 struct Proof {
   jobs::Model model;
-  std::shared_ptr<draft::Drafter> start;
-  data::Dataset dataset;
-  std::vector<std::vector<int64_t>> prompts;
-  train::TrainOptions options;
+  std::shared_ptr<draft::Drafter> start = {};
+  data::Dataset dataset = {};
+  std::vector<std::vector<int64_t>> prompts = {};
+  train::TrainOptions options = {};
   int wrong = 0;
   Json rows = Json::array();
 
