@@ -1,4 +1,5 @@
 // What another program does otherwise, in words.
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/norm.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
@@ -114,6 +115,25 @@ void count_context(const Trace& trace, std::vector<std::string>& findings) {
   }
 }
 
+/// Their logits over the whole vocabulary, where ours are over a draft vocabulary: the columns that
+/// both have. Their proposals then come from more ids than ours can.
+Stages over_draft_vocabulary(const Stages& theirs, const draft::DraftSpec& spec,
+                             std::vector<std::string>& findings) {
+  const at::Tensor* logits = theirs.find("logits");
+  if (!logits || spec.draft_ids.empty() || logits->size(-1) != spec.vocab_size) return theirs;
+  findings.push_back(
+      fmt::format("their head has all {} ids, the drafter's vocabulary {}: compared on those",
+                  spec.vocab_size, spec.draft_ids.size()));
+  Stages stages;
+  for (const auto& [name, value] : theirs.all()) {
+    if (name == "proposals") continue;
+    stages.add(name, name == "logits"
+                         ? value.index_select(-1, at::tensor(spec.draft_ids, at::kLong))
+                         : value);
+  }
+  return stages;
+}
+
 }  // namespace
 
 bool TraceReport::agrees() const {
@@ -128,7 +148,8 @@ TraceReport compare_trace(const Trace& trace, const draft::Drafter& drafter,
   const double tolerance = stage_tolerance(computed);
   TraceReport report{.program = trace.program};
   const Stages own = trace_stages(declared, drafter, target, trace.ids, trace.anchor);
-  report.stages = compare_stages(own, trace.stages, tolerance);
+  const Stages theirs = over_draft_vocabulary(trace.stages, drafter.spec(), report.findings);
+  report.stages = compare_stages(own, theirs, tolerance);
   if (report.stages.empty()) {
     fail("trace of {}: expected a stage that we know, got none\n  hint: docs/TRACE.md lists them",
          trace.program);
@@ -141,7 +162,7 @@ TraceReport compare_trace(const Trace& trace, const draft::Drafter& drafter,
   for (const Deviation& deviation : deviations_of(declared, *target, length)) {
     const Convention other = deviate(declared, deviation);
     const auto results = compare_stages(
-        trace_stages(other, drafter, target, trace.ids, trace.anchor), trace.stages, tolerance);
+        trace_stages(other, drafter, target, trace.ids, trace.anchor), theirs, tolerance);
     const std::string line = fmt::format("{} ({})", deviation.words, deviation.name);
     if (all_agree(results)) report.explained.push_back(line);
     if (const size_t reached = agreeing(results); reached > furthest) {
@@ -154,8 +175,8 @@ TraceReport compare_trace(const Trace& trace, const draft::Drafter& drafter,
 
 std::string TraceReport::to_text() const {
   std::string text = stage_table(stages, "ours", program);
-  if (agrees()) return text + fmt::format("\nevery stage agrees with {}\n", program);
   for (const std::string& finding : findings) text += finding + "\n";
+  if (agrees()) return text + fmt::format("\nevery stage agrees with {}\n", program);
   for (const std::string& line : explained) {
     text += fmt::format("every stage agrees when we do what {} does: {}\n", program, line);
   }

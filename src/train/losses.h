@@ -27,8 +27,8 @@ enum class LossKind { kCrossEntropy, kKl, kReverseKl, kJsd, kTv, kNla, kLkHybrid
 enum class LabelSource { kTargetArgmax, kDataToken };
 /// kDecay: fixed. The other two follow q(label) of the same pass and are not differentiated; with
 /// them cross-entropy climbs the expected number of slots accepted in a row, sum over j of
-/// prod_{i<=j} q_i(label): kStreak as it stands (streak distillation of SpecDiff-2, arXiv
-/// 2511.00606), kDpace with every q_i smoothed to (1 - alpha) q_i + alpha (arXiv 2605.18810).
+/// prod_{i<=j} q_i(label): kStreak as it stands, kDpace with every q_i smoothed to
+/// (1 - alpha) q_i + alpha (arXiv 2605.18810).
 enum class SlotWeights { kDecay, kDpace, kStreak };
 
 struct LossTerm {

@@ -82,6 +82,17 @@ TEST_F(TraceTest, PartOfTheStagesIsEnough) {
   EXPECT_EQ(report.stages.size(), 2U);
 }
 
+TEST_F(TraceTest, AWholeHeadIsComparedOnTheDraftVocabulary) {
+  const Trace whole = recorded(declared_);
+  draft::DraftSpec spec = drafter_->spec();
+  for (int64_t id = 0; id < spec.vocab_size; id += 3) spec.draft_ids.push_back(id);
+  const auto reduced =
+      draft::Drafter::from_weights(spec, nn::Compute::kF32, drafter_->parameters());
+  const auto report = compare_trace(whole, *reduced, target_);
+  EXPECT_TRUE(report.agrees()) << report.to_text();
+  EXPECT_EQ(report.findings.size(), 1U);
+}
+
 TEST_F(TraceTest, OtherFilesAreRefused) {
   const auto path = folder_.path() / "model.safetensors";
   nn::save_tensors(path, {{"ids", at::ones({3})}});
