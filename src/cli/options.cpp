@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "base/progress.h"
+#include "base/suggest.h"
 #include "cli/checks.h"
 
 namespace dflash::cli {

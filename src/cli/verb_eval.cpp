@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/stop.h"
-#include "base/suggest.h"
 #include "cli/checks.h"
 #include "cli/drafters.h"
 #include "cli/verbs.h"
