@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "base/progress.h"
 #include "base/suggest.h"

@@ -24,8 +24,8 @@ def visible(mask_mod, rows, size, begin, device):
                              torch.tensor(key, device=device))) for key in range(rows + size)]
         context = [k for k in range(rows) if row[k]]
         slots = [k for k in range(size) if row[rows + k]]
-        seen.append([context[0] - begin if context else 0, context[-1] + 1 - begin if context else 0,
-                     slots[0], slots[-1] + 1])
+        span = [context[0] - begin, context[-1] + 1 - begin] if context else [0, 0]
+        seen.append(span + [slots[0], slots[-1] + 1])
     return torch.tensor(seen)
 
 

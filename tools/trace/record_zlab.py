@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records one block of z-lab's package `dflash` as a trace that `dflash-cpp doctor --trace` reads.
 
-  python tools/trace/record_zlab.py --target FOLDER --drafter FOLDER --prompt "..." --out t.safetensors
+  python tools/trace/record_zlab.py --target FOLDER --drafter FOLDER --out t.safetensors
   dflash-cpp doctor --target FOLDER --drafter FOLDER --trace t.safetensors
 
 Only forward hooks and one wrapped function: whatever your copy of the package does is what is
@@ -75,7 +75,7 @@ class Recorder:
         if self.kept is None:
             raise SystemExit(f"only {self.calls} blocks were drafted, block {block} was asked for: "
                              "raise --max-new")
-        # The drafter's block begins at its first position: where the program believes the anchor is.
+        # The block begins after its context: where the program believes the anchor is.
         anchor = int(len(self.kept["taps"]))
         trace = self.kept | {"ids": ids[0].cpu(), "anchor": torch.tensor([anchor])}
         dtype = {torch.float32: "f32"}.get(self.kept["hidden"].dtype, "bf16")
