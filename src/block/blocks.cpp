@@ -59,8 +59,8 @@ Blocks make_blocks(const BlockRule& rule, size_t num_blocks) {
 }
 
 /// The part that training and decoding share: ids, positions, context.
-void place_block(Blocks& blocks, int64_t n, const BlockRule& rule, int64_t token,
-                 int64_t doc_begin, int64_t anchor) {
+void place_block(Blocks& blocks, int64_t n, const BlockRule& rule, int64_t token, int64_t doc_begin,
+                 int64_t anchor) {
   blocks.doc_begin_N[n] = doc_begin;
   blocks.anchor_N[n] = anchor;
   const int64_t first = n * blocks.block_size;

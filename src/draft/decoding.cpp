@@ -108,10 +108,11 @@ at::Tensor Drafter::forward(std::span<SequenceContext* const> contexts, const bl
   nn::expect_shape(embed_NKD, {n, k, d}, "block embeddings");
   for (int64_t i = 0; i < n; ++i) {
     // Any context shift lengthens or shortens what the block reads.
-    const int64_t rows = block::context_span(spec_.rule.layers[0], blocks.doc_begin_N[i],
-                                             blocks.anchor_N[i], k - 1).end;
-    DF_ASSERT(contexts[i]->length() >= rows, "context of {} rows, {} read",
-              contexts[i]->length(), rows);
+    const int64_t rows =
+        block::context_span(spec_.rule.layers[0], blocks.doc_begin_N[i], blocks.anchor_N[i], k - 1)
+            .end;
+    DF_ASSERT(contexts[i]->length() >= rows, "context of {} rows, {} read", contexts[i]->length(),
+              rows);
   }
   const at::Tensor pos_R = at::tensor(blocks.pos_NK, at::kLong);
   nn::KvBuffer own(spec_.num_kv_heads, spec_.head_dim, compute_);  // every layer overwrites it
