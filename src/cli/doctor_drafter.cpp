@@ -48,14 +48,14 @@ int prove_drafter(const jobs::Model& model, const draft::Drafter& drafter,
   bool agrees = !record.any_wrong();
   for (const auto& result : results) agrees = agrees && result.agrees;
   const std::string verdict = agrees ? "train = serve" : "something is wrong, see above";
-  options.print({{"agrees", agrees},
-                 {"blocks", places.size()},
-                 {"stages", doctor::stage_json(results)},
-                 {"record", record.to_json()}},
-                fmt::format("{} blocks of {} documents, {}\n{}\n{}{}\n", places.size(),
-                            dataset.num_documents(), nn::compute_name(drafter.compute()),
-                            doctor::stage_table(results, "train", "serve"), record.to_text(),
-                            verdict));
+  options.print(
+      {{"agrees", agrees},
+       {"blocks", places.size()},
+       {"stages", doctor::stage_json(results)},
+       {"record", record.to_json()}},
+      fmt::format("{} blocks of {} documents, {}\n{}\n{}{}\n", places.size(),
+                  dataset.num_documents(), nn::compute_name(drafter.compute()),
+                  doctor::stage_table(results, "train", "serve"), record.to_text(), verdict));
   return agrees ? 0 : 1;
 }
 
