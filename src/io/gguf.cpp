@@ -146,4 +146,8 @@ std::vector<int64_t> GgufFile::integers(std::string_view key) const {
   return Getter{*this, key, "an array of integers"}.array(as_integer);
 }
 
+std::vector<bool> GgufFile::booleans(std::string_view key) const {
+  return Getter{*this, key, "an array of booleans"}.array(as_boolean);
+}
+
 }  // namespace dflash::io

@@ -65,6 +65,7 @@ class GgufFile {
   bool boolean(std::string_view key, bool fallback) const;
   std::vector<std::string> strings(std::string_view key) const;
   std::vector<int64_t> integers(std::string_view key) const;
+  std::vector<bool> booleans(std::string_view key) const;
 
   const std::filesystem::path& path() const { return path_; }
 

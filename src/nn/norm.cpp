@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "nn/parallel_rows.h"
+#include "nn/shapes.h"
 
 namespace dflash::nn {
 namespace {
@@ -150,6 +151,23 @@ at::Tensor swiglu(const at::Tensor& gate_up) {
     return at::silu(gate_up.narrow(-1, 0, width)) * gate_up.narrow(-1, width, width);
   }
   return c10::GradMode::is_enabled() ? SwigluFunction::apply(gate_up) : swiglu_rows(gate_up);
+}
+
+at::Tensor logistic_gate(const at::Tensor& x_RN, const at::Tensor& gate_RN) {
+  const int64_t rows = x_RN.size(0), width = x_RN.size(1);
+  expect_shape(gate_RN, {rows, width}, "gate");
+  DF_ASSERT(x_RN.stride(1) == 1 && gate_RN.stride(1) == 1, "strides {} and {}", x_RN.stride(1),
+            gate_RN.stride(1));
+  at::Tensor y_RN = at::empty({rows, width}, at::kFloat);
+  const auto run = kernels::current().gate_row;
+  parallel_rows(rows, 3 * width, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      run(x_RN.const_data_ptr<float>() + r * x_RN.stride(0),
+          gate_RN.const_data_ptr<float>() + r * gate_RN.stride(0), width,
+          y_RN.mutable_data_ptr<float>() + r * width);
+    }
+  });
+  return y_RN;
 }
 
 }  // namespace dflash::nn

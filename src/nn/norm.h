@@ -12,4 +12,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight_D, double eps)
 /// silu(gate) * up of gate_up [..., 2I] = [gate | up] -> [..., I], f32.
 at::Tensor swiglu(const at::Tensor& gate_up);
 
+/// No grad: x_RN * logistic(gate_RN), f32; rows of a slice are read in place.
+at::Tensor logistic_gate(const at::Tensor& x_RN, const at::Tensor& gate_RN);
+
 }  // namespace dflash::nn

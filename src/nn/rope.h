@@ -1,5 +1,7 @@
-// Rotary embedding, half-split pairs (f, f + E/2); angles in f32/f64, never in bf16. MODELS.md 1.3,
-// 1.4: default and llama3 scaling.
+// Rotary embedding, half-split pairs (f, f + r/2) of the first r dimensions of a head (r = E unless
+// said otherwise); angles in f32/f64, never in bf16. MODELS.md 1.3, 1.4: default, linear, llama3
+// and yarn scaling. All depend on the position alone: a rule that looks at the length of the
+// sequence ("dynamic") would change rows that are already cached.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,12 +15,21 @@ namespace dflash::nn {
 
 struct RopeConfig {
   double theta = 10000.0;
-  std::string scaling = "default";  // "default" or "llama3"
-  double factor = 1.0, low_freq_factor = 1.0, high_freq_factor = 4.0;
-  double original_max_positions = 8192;
+  std::string scaling = "default";  // "default", "linear", "llama3", "yarn"
+  double factor = 1.0;
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
+  double beta_fast = 32.0, beta_slow = 1.0;              // yarn
+  bool truncate = true;                                  // yarn: whole bounds of the ramp
+  double attention_factor = 1.0;                         // of cosines and sines; yarn
+  double original_max_positions = 8192;                  // llama3, yarn
+  int64_t rotary_dim = 0;  // leading dimensions of a head that are rotated; 0 = all
   /// One divisor a pair, applied last (GGUF stores llama3 scaling this way); empty = none.
   std::vector<double> frequency_factors;
 };
+
+/// Yarn's attention factor where none is given: 1 + 0.1 m ln(factor), or the quotient of two.
+double yarn_attention_factor(double factor);
+double yarn_attention_factor(double factor, double mscale, double mscale_all_dim);
 
 class AngleCache;  // cosines and sines by position
 
@@ -36,7 +47,8 @@ class Rope {
 
  private:
   RopeConfig config_;
-  std::vector<double> inv_freq_;
+  int64_t head_dim_ = 0;
+  std::vector<double> inv_freq_;  // rotary_dim / 2
   std::shared_ptr<AngleCache> cache_;
 };
 

@@ -105,6 +105,18 @@ std::vector<int64_t> ConfigReader::ids(const std::string& key) const {
   return ids;
 }
 
+std::vector<std::string> ConfigReader::strings(const std::string& key) const {
+  const Json* value = find(key);
+  if (!value) return {};
+  if (!value->is_array()) wrong(key, "a list of texts", value);
+  std::vector<std::string> texts;
+  for (const Json& text : *value) {
+    if (!text.is_string()) wrong(key, "a list of texts", value);
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
 ConfigReader ConfigReader::object(const std::string& key) const {
   const Json* value = find(key);
   if (!value || !value->is_object()) wrong(key, "an object", value);
@@ -186,6 +198,11 @@ const std::set<std::string>& harmless_keys() {
                                              "transformers.js_config",
                                              "vision_config",
                                              "image_token_id",
+                                             "video_token_id",
+                                             "vision_start_token_id",
+                                             "vision_end_token_id",
+                                             "router_aux_loss_coef",
+                                             "output_router_logits",
                                              "text_config",
                                              "model_name",
                                              "attn_implementation",

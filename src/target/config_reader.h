@@ -31,6 +31,8 @@ class ConfigReader {
   std::string string(const std::string& key, const std::string& fallback) const;
   /// An integer or a list of integers; empty when absent.
   std::vector<int64_t> ids(const std::string& key) const;
+  /// A list of texts; empty when absent.
+  std::vector<std::string> strings(const std::string& key) const;
   /// A nested object; its own keys are read and checked by another reader.
   ConfigReader object(const std::string& key) const;
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "io/gguf.h"
 #include "target/config_reader.h"
-#include "target/llama.h"
+#include "target/families.h"
 
 namespace dflash::target {
 namespace {
@@ -14,14 +14,21 @@ namespace fs = std::filesystem;
 
 /// A family is one row here and its own files.
 struct Family {
-  std::string model_type;         // config.json
+  std::string model_type;         // config.json, of the text part
   std::string gguf_architecture;  // general.architecture
-  std::shared_ptr<const Target> (*from_folder)(const fs::path&, const ConfigReader&, nn::Compute);
-  std::shared_ptr<const Target> (*from_gguf)(std::shared_ptr<const io::GgufFile>, nn::Compute);
+  TargetPtr (*from_folder)(const fs::path&, const ConfigReader&, nn::Compute);
+  TargetPtr (*from_gguf)(const GgufPtr&, nn::Compute);
 };
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> rows = {{"llama", "llama", load_llama_folder, load_llama_gguf}};
+  static const std::vector<Family> rows = {
+      {"llama", "llama", load_llama_folder, load_llama_gguf},
+      {"qwen3", "qwen3", load_qwen3_folder, load_qwen3_gguf},
+      {"qwen3_moe", "qwen3moe", load_qwen3_folder, load_qwen3_gguf},
+      {"qwen3_5", "qwen35", load_qwen35_folder, load_qwen35_gguf},
+      {"qwen3_5_text", "qwen35", load_qwen35_folder, load_qwen35_gguf},
+      {"qwen3_5_moe", "qwen35moe", load_qwen35_folder, load_qwen35_gguf},
+      {"qwen3_5_moe_text", "qwen35moe", load_qwen35_folder, load_qwen35_gguf}};
   return rows;
 }
 
@@ -29,7 +36,7 @@ const Family& find_family(const std::string& name, std::string Family::*key, con
   std::vector<std::string> known;
   for (const Family& family : families()) {
     if (family.*key == name) return family;
-    known.push_back(family.*key);
+    if (known.empty() || known.back() != family.*key) known.push_back(family.*key);
   }
   fail("target: {}: unknown model family {}\n  hint: known are {}", path.string(), name,
        fmt::join(known, ", "));

@@ -1,8 +1,8 @@
 #include "target/random.h"
 
 #include "base/rng.h"
-#include "target/llama.h"
-#include "target/llama_weights.h"
+#include "target/transformer.h"
+#include "target/transformer_weights.h"
 
 namespace dflash::target {
 namespace {
@@ -11,18 +11,33 @@ struct Spread {
   double mean = 0, deviation = 1;
 };
 
-/// Norms near one, products that keep the size of their input, embeddings of size one.
-Spread spread_of(const WeightSpec& spec) {
-  if (spec.name.find("norm.weight") != std::string::npos) return {.mean = 1, .deviation = 0.1};
-  if (spec.name.ends_with(".bias")) return {.deviation = 0.3};
-  if (spec.name == "embed_tokens.weight") return {};
-  return {.deviation = 1.0 / std::sqrt(static_cast<double>(spec.shape[1]))};
+/// Norms near one, products that keep the size of their input, embeddings of size one, delta nets
+/// that forget at different speeds.
+Spread spread_of(const TransformerConfig& config, const WeightSpec& spec) {
+  const std::string& name = spec.name;
+  if (name.find("norm.weight") != std::string::npos) {
+    const bool centred = config.zero_centred_norms && !name.ends_with("linear_attn.norm.weight");
+    return {.mean = centred ? 0.0 : 1.0, .deviation = 0.1};
+  }
+  if (name.ends_with(".bias") || name.ends_with("dt_bias")) return {.deviation = 0.3};
+  if (name.ends_with("A_log")) return {.mean = -1};
+  if (name.ends_with("conv1d.weight")) return {.deviation = 0.5};
+  if (name == "embed_tokens.weight") return {};
+  return {.deviation = 1.0 / std::sqrt(static_cast<double>(spec.shape.back()))};
+}
+
+TransformerConfig with_experts(TransformerConfig config) {
+  config.family += "_moe";
+  config.moe = {
+      .num_experts = 6, .experts_per_token = 2, .expert_size = 16, .norm_topk_prob = true};
+  config.moe_blocks.assign(static_cast<size_t>(config.num_layers), true);
+  return config;
 }
 
 }  // namespace
 
-LlamaConfig tiny_llama_config() {
-  LlamaConfig config;
+TransformerConfig tiny_llama_config() {
+  TransformerConfig config;
   config.family = "llama";
   config.hidden_size = 32;
   config.intermediate_size = 48;
@@ -36,11 +51,39 @@ LlamaConfig tiny_llama_config() {
   return config;
 }
 
-std::map<std::string, at::Tensor> random_llama_weights(const LlamaConfig& config, uint64_t seed) {
+TransformerConfig tiny_qwen3_config() {
+  TransformerConfig config = tiny_llama_config();
+  config.family = "qwen3";
+  config.qk_norm = true;
+  return config;
+}
+
+TransformerConfig tiny_qwen3_moe_config() {
+  return with_experts(tiny_qwen3_config());
+}
+
+TransformerConfig tiny_qwen35_config() {
+  TransformerConfig config = tiny_qwen3_config();
+  config.family = "qwen3_5";
+  config.num_layers = 4;
+  config.output_gate = config.zero_centred_norms = true;
+  config.rope.rotary_dim = 4;
+  config.mixers = {Mixer::kDelta, Mixer::kDelta, Mixer::kDelta, Mixer::kAttention};
+  config.delta = {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 8, .conv_taps = 4};
+  return config;
+}
+
+TransformerConfig tiny_qwen35_moe_config() {
+  TransformerConfig config = with_experts(tiny_qwen35_config());
+  config.moe.shared_expert_size = 24;
+  return config;
+}
+
+std::map<std::string, at::Tensor> random_weights(const TransformerConfig& config, uint64_t seed) {
   std::map<std::string, at::Tensor> weights;
   uint64_t number = 0;
-  for (const WeightSpec& spec : llama_specs(config)) {
-    const Spread spread = spread_of(spec);
+  for (const WeightSpec& spec : transformer_specs(config)) {
+    const Spread spread = spread_of(config, spec);
     at::Tensor values = at::empty(spec.shape, at::kFloat);
     float* out = values.mutable_data_ptr<float>();
     for (int64_t i = 0; i < values.numel(); ++i) {
@@ -53,15 +96,20 @@ std::map<std::string, at::Tensor> random_llama_weights(const LlamaConfig& config
   return weights;
 }
 
-std::shared_ptr<const Target> make_llama(const LlamaConfig& config,
-                                         std::map<std::string, at::Tensor> weights,
-                                         nn::Compute compute) {
-  return std::make_shared<LlamaTarget>(config, memory_weights(std::move(weights)), compute);
+std::shared_ptr<const Target> make_target(const TransformerConfig& config,
+                                          std::map<std::string, at::Tensor> weights,
+                                          nn::Compute compute) {
+  return std::make_shared<TransformerTarget>(config, memory_weights(std::move(weights)), compute);
 }
 
-std::shared_ptr<const Target> make_random_llama(const LlamaConfig& config, uint64_t seed,
+std::shared_ptr<const Target> make_random_target(const TransformerConfig& config, uint64_t seed,
+                                                 nn::Compute compute) {
+  return make_target(config, random_weights(config, seed), compute);
+}
+
+std::shared_ptr<const Target> make_random_llama(const TransformerConfig& config, uint64_t seed,
                                                 nn::Compute compute) {
-  return make_llama(config, random_llama_weights(config, seed), compute);
+  return make_random_target(config, seed, compute);
 }
 
 }  // namespace dflash::target

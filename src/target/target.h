@@ -17,7 +17,8 @@
 namespace dflash::target {
 
 struct TargetConfig {
-  std::string family;  // "llama"
+  std::string family;  // "llama", "qwen3", ...
+  /// intermediate_size: of dense MLPs; 0 when every block is a mixture of experts.
   int64_t hidden_size = 0, intermediate_size = 0, num_layers = 0, num_heads = 0, num_kv_heads = 0,
           head_dim = 0, vocab_size = 0, max_positions = 0;
   double rms_norm_eps = 1e-5;
@@ -44,6 +45,9 @@ class State {
 struct Segment {
   State* state = nullptr;
   int64_t first_row = 0, num_rows = 0;
+  /// Whether commit may keep fewer rows than the pass had. Without it recurrent layers need not
+  /// remember how to step back; the results are the same bits.
+  bool undo = true;
 };
 
 struct Rows {

@@ -18,14 +18,22 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+std::vector<int64_t> without_ones(std::vector<int64_t> shape) {
+  std::erase(shape, 1);
+  return shape;
+}
+
 class FolderWeights final : public Weights {
  public:
-  explicit FolderWeights(std::shared_ptr<const io::Checkpoint> checkpoint)
+  FolderWeights(std::shared_ptr<const io::Checkpoint> checkpoint, const LeftOut& left_out)
       : checkpoint_(std::move(checkpoint)) {
     where_ = checkpoint_->path().string();
-    const std::string prefix = trunk_prefix();
+    const auto skip = [&](const std::string& name) {
+      return name.ends_with(".rotary_emb.inv_freq") || (left_out && left_out(name));
+    };
+    const std::string prefix = trunk_prefix(skip);
     for (const io::TensorView& view : checkpoint_->tensors()) {
-      if (view.name.ends_with(".rotary_emb.inv_freq")) continue;
+      if (skip(view.name)) continue;
       add({canonical(view.name, prefix), view.name, std::string(io::dtype_name(view.dtype)),
            view.shape, view.bytes});
     }
@@ -38,11 +46,11 @@ class FolderWeights final : public Weights {
   }
 
  private:
-  std::string trunk_prefix() const {
+  std::string trunk_prefix(const LeftOut& skip) const {
     constexpr std::string_view kTable = "embed_tokens.weight";
     std::vector<std::string> found;
     for (const io::TensorView& view : checkpoint_->tensors()) {
-      if (view.name.ends_with(kTable)) found.push_back(view.name);
+      if (view.name.ends_with(kTable) && !skip(view.name)) found.push_back(view.name);
     }
     if (found.size() != 1) {
       fail("target weights: {}: expected one tensor whose name ends in {}, got {}", where_, kTable,
@@ -66,7 +74,7 @@ class GgufWeights final : public Weights {
       : file_(std::move(file)), names_(std::move(names)) {
     where_ = file_->path().string();
     for (const io::GgufTensor& tensor : file_->tensors()) {
-      if (names_.consumed.contains(tensor.name)) continue;
+      if (names_.left_out && names_.left_out(tensor.name)) continue;
       add({names_.canonical(tensor.name).value_or(tensor.name), tensor.name,
            std::string(io::gguf_type_name(tensor.type)), tensor.shape, tensor.bytes});
     }
@@ -127,8 +135,9 @@ std::string Weights::dtypes() const {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::shared_ptr<const Weights> folder_weights(std::shared_ptr<const io::Checkpoint> checkpoint) {
-  return std::make_shared<FolderWeights>(std::move(checkpoint));
+std::shared_ptr<const Weights> folder_weights(std::shared_ptr<const io::Checkpoint> checkpoint,
+                                              const LeftOut& left_out) {
+  return std::make_shared<FolderWeights>(std::move(checkpoint), left_out);
 }
 
 std::shared_ptr<const Weights> gguf_weights(std::shared_ptr<const io::GgufFile> file,
@@ -168,7 +177,7 @@ void check_weights(const Weights& weights, const std::vector<WeightSpec>& expect
     const WeightInfo* info = weights.find(spec.name);
     if (!info) {
       missing.push_back(spec.name);
-    } else if (info->shape != spec.shape) {
+    } else if (without_ones(info->shape) != without_ones(spec.shape)) {
       misshapen.push_back(
           fmt::format("{}: expected {}, got {}", info->file_name, spec.shape, info->shape));
     }

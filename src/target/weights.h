@@ -57,19 +57,22 @@ class Weights {
   std::map<std::string, size_t> index_;
 };
 
+/// Whether a tensor (by the file's own name) is none of the family's.
+using LeftOut = std::function<bool(const std::string& file_name)>;
+
 /// Hugging Face checkpoint. The trunk's prefix ("model.", "model.language_model.", none) is found
 /// from the one tensor that ends in "embed_tokens.weight". Precomputed rotary tables, which old
 /// files carry, are left out: they are rebuilt.
-std::shared_ptr<const Weights> folder_weights(std::shared_ptr<const io::Checkpoint> checkpoint);
+std::shared_ptr<const Weights> folder_weights(std::shared_ptr<const io::Checkpoint> checkpoint,
+                                              const LeftOut& left_out = {});
 
 /// How a family's GGUF tensors become canonical ones.
 struct GgufNames {
   /// The canonical name, or nothing when the family has no such tensor.
   std::function<std::optional<std::string>(const std::string&)> canonical;
-  /// Undoes what the converter did to the rows of this (canonical) tensor; identity for most.
+  /// Undoes what the converter did to the values of this (canonical) tensor; identity for most.
   std::function<at::Tensor(const std::string& name, at::Tensor values)> restore;
-  /// Tensors that the config has already taken in ("rope_freqs.weight").
-  std::set<std::string> consumed;
+  LeftOut left_out;
 };
 std::shared_ptr<const Weights> gguf_weights(std::shared_ptr<const io::GgufFile> file,
                                             GgufNames names);
@@ -82,7 +85,8 @@ std::shared_ptr<const Weights> memory_weights(std::map<std::string, at::Tensor> 
 std::string fingerprint_of(const TargetConfig& config, const std::string& details,
                            const Weights& weights);
 
-/// Error that lists every missing, misshapen and unknown tensor (the first few of each).
+/// Error that lists every missing, misshapen and unknown tensor (the first few of each). Dimensions
+/// of size 1 may be absent: converters squeeze.
 void check_weights(const Weights& weights, const std::vector<WeightSpec>& expected);
 
 }  // namespace dflash::target

@@ -133,8 +133,36 @@ TEST(Rows, RopeFrequencies) {
   RopeConfig slow = llama3;
   slow.theta = 1e8;
   expect_frequencies(slow, 4, {1, 1e-4 / 8});
-  EXPECT_THROW(Rope({.scaling = "yarn"}, 4), Error);
+  EXPECT_THROW(Rope({.scaling = "dynamic"}, 4), Error);
   EXPECT_THROW(Rope({}, 5), Error);
+}
+
+// R-EX-4: dim 8, base 10000, factor 4, original 64, betas 32 and 1.
+TEST(Rows, RopeOfYarnAndLinearScaling) {
+  const RopeConfig yarn{.theta = 1e4, .scaling = "yarn", .factor = 4, .original_max_positions = 64};
+  expect_frequencies(yarn, 8, {1, .0625, .0025, .00025});
+  EXPECT_NEAR(yarn_attention_factor(4), 1.138629, 1e-6);
+  EXPECT_NEAR(yarn_attention_factor(64), 1.415888, 1e-6);
+  EXPECT_EQ(yarn_attention_factor(4, 0.7, 0.7), 1);
+  expect_frequencies({.theta = 1e4, .scaling = "linear", .factor = 4}, 4, {.25, .0025});
+}
+
+// R-EX-3: a quarter of the head is rotated, with the frequencies of that quarter; the attention
+// factor stretches what is rotated only.
+TEST(Rows, RopeOfAPartOfTheHead) {
+  const Rope part({.theta = 1e4, .attention_factor = 2, .rotary_dim = 16}, 64);
+  const Rope alone({.theta = 1e4}, 16);
+  const at::Tensor positions = at::tensor({0, 3, 77}, at::kLong), wide = at::randn({3, 9, 64});
+  for (const at::Tensor& x : {wide, wide.narrow(1, 2, 4)}) {
+    const at::Tensor got = part.apply(x, positions);
+    expect_close(got.narrow(-1, 0, 16), alone.apply(x.narrow(-1, 0, 16), positions) * 2,
+                 8 * kEps32);
+    EXPECT_TRUE(at::equal(got.narrow(-1, 16, 48), x.narrow(-1, 16, 48)));
+  }
+  check_op([&](const at::Tensor& x) { return part.apply(x, positions); }, at::randn({3, 2, 64}),
+           64 * kEps32);
+  EXPECT_THROW(Rope({.rotary_dim = 5}, 8), Error);
+  EXPECT_THROW(Rope({.rotary_dim = 10}, 8), Error);
 }
 
 TEST(Rows, TableRefusesForeignIds) {

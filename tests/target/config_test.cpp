@@ -3,7 +3,7 @@
 
 #include "base/files.h"
 #include "helpers.h"
-#include "target/llama_config.h"
+#include "target/families.h"
 #include "target/load.h"
 
 namespace dflash::target {
@@ -18,7 +18,7 @@ Json base_config() {
           {"max_position_embeddings", 64}, {"rms_norm_eps", 1e-5},     {"rope_theta", 10000.0}};
 }
 
-LlamaConfig parse(const Json& json) {
+TransformerConfig parse(const Json& json) {
   return llama_config(ConfigReader(json, "config.json"));
 }
 
@@ -33,7 +33,7 @@ std::string parse_error(const Json& json) {
 }
 
 TEST(LlamaConfig, DefaultsOfMissingKeys) {
-  const LlamaConfig config = parse(base_config());
+  const TransformerConfig config = parse(base_config());
   EXPECT_EQ(config.num_kv_heads, 4);
   EXPECT_EQ(config.head_dim, 16);
   EXPECT_FALSE(config.tied_embeddings);
@@ -101,10 +101,43 @@ TEST(LlamaConfig, Llama3ScalingInBothSpellings) {
   EXPECT_THAT(parse_error(v4), HasSubstr("low_freq_factor"));
 }
 
+TEST(LlamaConfig, LinearAndYarnScaling) {
+  const nn::RopeConfig linear =
+      parse(with("rope_scaling", {{"type", "linear"}, {"factor", 4.0}})).rope;
+  EXPECT_EQ(linear.scaling, "linear");
+  EXPECT_EQ(linear.factor, 4.0);
+  Json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
+  nn::RopeConfig rope = parse(with("rope_scaling", yarn)).rope;
+  EXPECT_EQ(rope.original_max_positions, 64);  // max_position_embeddings
+  EXPECT_EQ(rope.beta_fast, 32);
+  EXPECT_EQ(rope.beta_slow, 1);
+  EXPECT_TRUE(rope.truncate);
+  EXPECT_NEAR(rope.attention_factor, 1.138629, 1e-6);
+  yarn.update({{"original_max_position_embeddings", 16},
+               {"beta_fast", 8},
+               {"beta_slow", nullptr},
+               {"truncate", false},
+               {"mscale", 1.0},
+               {"mscale_all_dim", 0.5}});
+  rope = parse(with("rope_scaling", yarn)).rope;
+  EXPECT_EQ(rope.original_max_positions, 16);
+  EXPECT_EQ(rope.beta_fast, 8);
+  EXPECT_FALSE(rope.truncate);
+  EXPECT_NEAR(rope.attention_factor, 1.138629 / 1.0693147, 1e-6);
+  yarn["attention_factor"] = 1.5;
+  EXPECT_EQ(parse(with("rope_scaling", yarn)).rope.attention_factor, 1.5);
+  yarn["beta_slow"] = 9;
+  EXPECT_THAT(parse_error(with("rope_scaling", yarn)), HasSubstr("beta_slow"));
+  EXPECT_THAT(parse_error(with("rope_scaling", {{"type", "linear"}})), HasSubstr("factor"));
+  EXPECT_THAT(parse_error(with("rope_scaling", {{"type", "linear"}, {"factor", 0.5}})),
+              HasSubstr("factor >= 1"));
+}
+
 TEST(LlamaConfig, UnknownScalingListsTheKnown) {
-  const Json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
-  EXPECT_THAT(parse_error(with("rope_scaling", yarn)),
-              AllOf(HasSubstr("yarn"), HasSubstr("default"), HasSubstr("llama3")));
+  const Json dynamic = {{"rope_type", "dynamic"}, {"factor", 4.0}};
+  EXPECT_THAT(parse_error(with("rope_scaling", dynamic)),
+              AllOf(HasSubstr("unknown rope scaling dynamic"), HasSubstr("linear, llama3 and yarn"),
+                    HasSubstr("length of the text")));
   const Json two = {{"rope_type", "default"}, {"type", "llama3"}};
   EXPECT_THAT(parse_error(with("rope_scaling", two)), HasSubstr("type"));
   const Json per_layer = {{"full_attention", {{"rope_theta", 1.0}}}};
@@ -162,7 +195,7 @@ TEST(Load, UnknownFamilyListsTheKnown) {
   const auto folder = std::filesystem::temp_directory_path() / "dflash_unknown_family";
   write_text(folder / "config.json", R"({"model_type": "gpt2"})");
   EXPECT_THAT(error_of([&] { load_target(folder, {}); }),
-              AllOf(HasSubstr("gpt2"), HasSubstr("llama")));
+              AllOf(HasSubstr("gpt2"), HasSubstr("llama, qwen3, qwen3_moe, qwen3_5,")));
   EXPECT_THAT(error_of([&] { load_target(folder / "absent", {}); }), HasSubstr("absent"));
   EXPECT_THAT(error_of([&] { load_target(folder / "config.json", {}); }), HasSubstr(".gguf"));
   std::filesystem::remove_all(folder);

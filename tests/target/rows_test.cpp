@@ -12,7 +12,13 @@ std::vector<int64_t> random_ids(int64_t count, int64_t seed) {
   return ids;
 }
 
-class RowsTest : public testing::TestWithParam<nn::Compute> {
+struct Case {
+  const char* name;
+  TransformerConfig (*config)();
+  nn::Compute compute;
+};
+
+class RowsTest : public testing::TestWithParam<Case> {
  protected:
   /// Logits of every row of a cold one-shot pass.
   at::Tensor cold(const std::vector<int64_t>& ids) {
@@ -23,7 +29,8 @@ class RowsTest : public testing::TestWithParam<nn::Compute> {
     return at::cat({hidden.last_RD, hidden.taps_RF, logits(*target_, hidden.last_RD)}, 1);
   }
 
-  std::shared_ptr<const Target> target_ = make_random_llama(tiny_llama_config(), 5, GetParam());
+  std::shared_ptr<const Target> target_ =
+      make_random_target(GetParam().config(), 5, GetParam().compute);
 };
 
 // R-CAP-3: chunks 4 + 4 + 2 and 1 + 9 equal one shot.
@@ -107,7 +114,7 @@ TEST_P(RowsTest, PositionsAreRotaryOnly) {
   const Hidden shifted = target_->forward(
       {at::tensor(ids, at::kLong), at::arange(100, 106, at::kLong), segments}, {{-1, 0}});
   const at::Tensor want = cold(ids);
-  const double eps = GetParam() == nn::Compute::kF32 ? 1.2e-7 : 1.0 / 256;
+  const double eps = GetParam().compute == nn::Compute::kF32 ? 1.2e-7 : 1.0 / 256;
   expect_within(rows_of(shifted), want, 32 * eps * want.abs().max().item<double>(), "shifted");
 }
 
@@ -119,13 +126,24 @@ TEST_P(RowsTest, ResultsOfAPassAreCopies) {
   expect_bits_equal(rows_of(first), kept, "first pass after the second");
 }
 
-INSTANTIATE_TEST_SUITE_P(Compute, RowsTest, testing::Values(nn::Compute::kF32, nn::Compute::kBF16),
-                         [](const auto& info) {
-                           return std::string(nn::compute_name(info.param));
-                         });
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const nn::Compute compute : {nn::Compute::kF32, nn::Compute::kBF16}) {
+    cases.push_back({"Llama", tiny_llama_config, compute});
+    cases.push_back({"Qwen3", tiny_qwen3_config, compute});
+    cases.push_back({"Qwen3Moe", tiny_qwen3_moe_config, compute});
+    cases.push_back({"Qwen35", tiny_qwen35_config, compute});
+    cases.push_back({"Qwen35Moe", tiny_qwen35_moe_config, compute});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, RowsTest, testing::ValuesIn(all_cases()), [](const auto& info) {
+  return std::string(info.param.name) + std::string(nn::compute_name(info.param.compute));
+});
 
 TEST(Rows, ErrorsLeaveTheStateAsItWas) {
-  LlamaConfig config = tiny_llama_config();
+  TransformerConfig config = tiny_llama_config();
   config.max_positions = 8;
   const auto target = make_random_llama(config, 1);
   const auto state = target->new_state();

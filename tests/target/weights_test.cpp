@@ -5,9 +5,10 @@
 
 #include "base/files.h"
 #include "helpers.h"
-#include "target/llama_weights.h"
+#include "target/gguf_names.h"
 #include "target/load.h"
 #include "target/random.h"
+#include "target/transformer_weights.h"
 
 namespace dflash::target {
 namespace {
@@ -16,15 +17,15 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::string build_error(const LlamaConfig& config,
+std::string build_error(const TransformerConfig& config,
                         const std::map<std::string, at::Tensor>& weights) {
-  return error_of([&] { make_llama(config, weights, nn::Compute::kF32); });
+  return error_of([&] { make_target(config, weights, nn::Compute::kF32); });
 }
 
 class WeightsTest : public testing::Test {
  protected:
-  LlamaConfig config_ = tiny_llama_config();
-  std::map<std::string, at::Tensor> weights_ = random_llama_weights(config_, 3);
+  TransformerConfig config_ = tiny_llama_config();
+  std::map<std::string, at::Tensor> weights_ = random_weights(config_, 3);
 };
 
 TEST_F(WeightsTest, MissingMisshapenAndUnknownAreAllNamed) {
@@ -42,7 +43,7 @@ TEST_F(WeightsTest, MissingMisshapenAndUnknownAreAllNamed) {
 TEST_F(WeightsTest, BiasesMustFitTheSwitches) {
   config_.attention_bias = true;
   EXPECT_THAT(build_error(config_, weights_), HasSubstr("layers.0.self_attn.q_proj.bias"));
-  weights_ = random_llama_weights(config_, 3);
+  weights_ = random_weights(config_, 3);
   config_.attention_bias = false;
   EXPECT_THAT(build_error(config_, weights_),
               AllOf(HasSubstr("unknown tensors"), HasSubstr("self_attn.k_proj.bias")));
@@ -61,18 +62,18 @@ TEST_F(WeightsTest, HeadMissingWithoutATie) {
   EXPECT_THAT(build_error(config_, weights_),
               AllOf(HasSubstr("lm_head.weight"), HasSubstr("tie_word_embeddings")));
   config_.tied_embeddings = true;
-  EXPECT_NO_THROW(make_llama(config_, weights_, nn::Compute::kF32));
+  EXPECT_NO_THROW(make_target(config_, weights_, nn::Compute::kF32));
 }
 
 TEST_F(WeightsTest, TiedButStoredTwiceMustBeTheSame) {
   config_.tied_embeddings = true;
   EXPECT_THAT(build_error(config_, weights_), HasSubstr("differs from the embedding"));
   weights_["lm_head.weight"] = weights_["embed_tokens.weight"].clone();
-  EXPECT_NO_THROW(make_llama(config_, weights_, nn::Compute::kF32));
+  EXPECT_NO_THROW(make_target(config_, weights_, nn::Compute::kF32));
 }
 
 TEST_F(WeightsTest, LayerWeightsAreTheCheckpointsOwn) {
-  const auto target = make_llama(config_, weights_, nn::Compute::kBF16);
+  const auto target = make_target(config_, weights_, nn::Compute::kBF16);
   for (const auto& [name, values] : target->layer_weights(1)) {
     EXPECT_EQ(values.scalar_type(), at::kFloat);
     expect_bits_equal(values, weights_.at(layer_weight_name(1, name)), name);
@@ -141,15 +142,16 @@ TEST_F(FolderTest, PrefixIsFoundFromTheEmbedding) {
 }
 
 /// All weights zero but for what a test sets, so that blocks add nothing else.
-std::map<std::string, at::Tensor> zero_weights(const LlamaConfig& config) {
+std::map<std::string, at::Tensor> zero_weights(const TransformerConfig& config) {
   std::map<std::string, at::Tensor> weights;
-  for (const WeightSpec& spec : llama_specs(config)) weights[spec.name] = at::zeros(spec.shape);
+  for (const WeightSpec& spec : transformer_specs(config))
+    weights[spec.name] = at::zeros(spec.shape);
   return weights;
 }
 
 // R-CAP-2: embedding 0, block i adds 10^i; taps [0, 2] are (1, 111).
 TEST(Toy, TapsAreAfterTheBlock) {
-  LlamaConfig config = tiny_llama_config();
+  TransformerConfig config = tiny_llama_config();
   config.num_layers = 3;
   config.mlp_bias = true;
   auto weights = zero_weights(config);
@@ -158,7 +160,7 @@ TEST(Toy, TapsAreAfterTheBlock) {
     weights[layer_weight_name(i, "mlp.down_proj.bias")].fill_(std::pow(10, i));
   }
   for (const nn::Compute compute : {nn::Compute::kF32, nn::Compute::kBF16}) {
-    const auto target = make_llama(config, weights, compute);
+    const auto target = make_target(config, weights, compute);
     const auto state = target->new_state();
     const Hidden hidden = advance(*target, *state, {1, 2}, {0, 2, -1, 1});
     const at::Tensor taps = hidden.taps_RF.view({2, 4, config.hidden_size});
@@ -174,13 +176,13 @@ TEST(Toy, TapsAreAfterTheBlock) {
 
 // R-EX-6: embedding rows (1,0) (0,1) (1,1), hidden (2,3) -> logits 2, 3, 5.
 TEST(Toy, TiedHeadIsTheEmbedding) {
-  LlamaConfig config = tiny_llama_config();
+  TransformerConfig config = tiny_llama_config();
   config.hidden_size = 2;
   config.vocab_size = 3;
   config.tied_embeddings = true;
   auto weights = zero_weights(config);
   weights["embed_tokens.weight"] = at::tensor({1.0F, 0.0F, 0.0F, 1.0F, 1.0F, 1.0F}).view({3, 2});
-  const auto target = make_llama(config, weights, nn::Compute::kF32);
+  const auto target = make_target(config, weights, nn::Compute::kF32);
   expect_bits_equal(target->head().logits(at::tensor({2.0F, 3.0F}).view({1, 2})),
                     at::tensor({2.0F, 3.0F, 5.0F}).view({1, 3}), "logits");
   EXPECT_EQ(target->head().num_ids, 3);

@@ -70,8 +70,30 @@ struct RopeRow {
   const float* cos = nullptr;  // [half]
   const float* sin = nullptr;
   int64_t heads = 0, half = 0, x_stride = 0;
-  float sign = 1;      // -1 rotates back
-  float* y = nullptr;  // dense
+  float sign = 1;  // -1 rotates back
+  float* y = nullptr;
+  int64_t y_stride = 0;  // floats between heads
+};
+
+/// One channel-wise causal convolution over rows of a sequence, then silu.
+struct ConvRows {
+  const float* before = nullptr;  // [taps - 1, channels]: the rows that came before x's first
+  const float* x = nullptr;       // [rows, channels]
+  const float* weight = nullptr;  // [taps, channels], the last tap is the row itself
+  int64_t rows = 0, channels = 0, taps = 0;
+  int64_t x_stride = 0;  // floats between rows of x
+  float* y = nullptr;    // [rows, channels]
+};
+
+/// The gated delta rule of one value head over rows of a sequence (MODELS.md 3.5):
+/// S <- decay S; S <- S + k (beta (v - S^T k))^T; y = S^T q. Strides in floats between rows.
+struct DeltaRows {
+  const float *q = nullptr, *k = nullptr, *v = nullptr;
+  const float *decay = nullptr, *beta = nullptr;
+  int64_t qk_stride = 0, v_stride = 0, gate_stride = 0, y_stride = 0;
+  int64_t rows = 0, key_dim = 0, value_dim = 0;
+  float* state = nullptr;  // [key_dim, value_dim], advanced over all rows
+  float* y = nullptr;      // null: the state only
 };
 
 struct Kernels {
@@ -101,6 +123,10 @@ struct Kernels {
   void (*swiglu_backward)(const float* gate_up, const float* dy, int64_t rows, int64_t width,
                           float* dgate_up);
   void (*rope)(const RopeRow& row);
+  /// y = x * logistic(gate), n values.
+  void (*gate_row)(const float* x, const float* gate, int64_t n, float* y);
+  void (*conv_silu)(const ConvRows& rows);
+  void (*delta_rule)(const DeltaRows& rows);
 };
 
 extern const Kernels kScalarKernels, kAvx2Kernels, kAvx512Kernels, kAvx512Bf16Kernels, kAmxKernels;

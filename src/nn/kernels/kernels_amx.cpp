@@ -3,6 +3,7 @@
 //
 // The instructions are written as assembly because g++ 12's intrinsics say nothing about the memory
 // that they read and write. Tiles: 0-3 sums, 4-7 operands.
+#include "nn/kernels/delta_kernels.h"
 #include "nn/kernels/packed_rows_bf16.h"
 #include "nn/kernels/products.h"
 #include "nn/kernels/row_kernels.h"
@@ -187,6 +188,9 @@ const Kernels kAmxKernels = {.name = "amx",
                              .norm_backward = norm_backward,
                              .swiglu = swiglu,
                              .swiglu_backward = swiglu_backward,
-                             .rope = rope};
+                             .rope = rope,
+                             .gate_row = gate_row,
+                             .conv_silu = conv_silu,
+                             .delta_rule = delta_rule};
 
 }  // namespace dflash::nn::kernels

@@ -1,3 +1,4 @@
+#include "nn/kernels/delta_kernels.h"
 #include "nn/kernels/products.h"
 #include "nn/kernels/row_kernels.h"
 
@@ -17,6 +18,9 @@ const Kernels kAvx2Kernels = {.name = "avx2",
                               .norm_backward = norm_backward,
                               .swiglu = swiglu,
                               .swiglu_backward = swiglu_backward,
-                              .rope = rope};
+                              .rope = rope,
+                              .gate_row = gate_row,
+                              .conv_silu = conv_silu,
+                              .delta_rule = delta_rule};
 
 }  // namespace dflash::nn::kernels

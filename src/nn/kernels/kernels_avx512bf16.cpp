@@ -1,4 +1,5 @@
 // AVX512-BF16: pairs of bf16 multiplied and summed by one instruction.
+#include "nn/kernels/delta_kernels.h"
 #include "nn/kernels/packed_rows_bf16.h"
 #include "nn/kernels/products.h"
 #include "nn/kernels/row_kernels.h"
@@ -48,6 +49,9 @@ const Kernels kAvx512Bf16Kernels = {.name = "avx512bf16",
                                     .norm_backward = norm_backward,
                                     .swiglu = swiglu,
                                     .swiglu_backward = swiglu_backward,
-                                    .rope = rope};
+                                    .rope = rope,
+                                    .gate_row = gate_row,
+                                    .conv_silu = conv_silu,
+                                    .delta_rule = delta_rule};
 
 }  // namespace dflash::nn::kernels

@@ -164,7 +164,7 @@ void swiglu_backward(const float* gate_up, const float* dy, int64_t rows, int64_
 void rope(const RopeRow& row) {
   for (int64_t h = 0; h < row.heads; ++h) {
     const float* x = row.x + h * row.x_stride;
-    float* y = row.y + h * 2 * row.half;
+    float* y = row.y + h * row.y_stride;
     for (int64_t i = 0; i < row.half; i += kLanes) {
       const int64_t left = row.half - i;
       const F cosine = load_some(row.cos + i, left), sine = load_some(row.sin + i, left) * row.sign;
