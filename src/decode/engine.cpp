@@ -176,7 +176,9 @@ target::Hidden Engine::forward(const std::vector<PassPart>& parts) const {
   for (const PassPart& part : parts) {
     slots_[part.slot]->append_row_ids(part, ids_R);
     for (int64_t r = 0; r < part.num_rows; ++r) pos_R.push_back(part.first_position + r);
-    segments.push_back({slots_[part.slot]->state(), part.first_row, part.num_rows});
+    // Prompt rows are all kept, and so is an anchor alone.
+    const bool undo = !part.prefill && part.num_rows > 1;
+    segments.push_back({slots_[part.slot]->state(), part.first_row, part.num_rows, undo});
   }
   const int64_t count = static_cast<int64_t>(ids_R.size());
   const target::Rows rows = {at::from_blob(ids_R.data(), {count}, at::kLong),

@@ -10,7 +10,7 @@ double top_two_margin(const target::Target& target, std::vector<int64_t> ids) {
   const c10::NoGradGuard no_grad;
   const int64_t count = static_cast<int64_t>(ids.size());
   const std::unique_ptr<target::State> state = target.new_state();
-  const target::Segment segment = {state.get(), 0, count};
+  const target::Segment segment = {state.get(), 0, count, /*undo=*/false};
   const target::Hidden hidden = target.forward(
       {at::from_blob(ids.data(), {count}, at::kLong), at::arange(count, at::kLong), {&segment, 1}},
       {});

@@ -60,7 +60,7 @@ PassResult run_pass(const target::Target& target, const data::Dataset& dataset,
     result.first_row.push_back(static_cast<int64_t>(ids.size()));
     states.push_back(target.new_state());
     segments.push_back({states.back().get(), static_cast<int64_t>(ids.size()),
-                        static_cast<int64_t>(tokens.size())});
+                        static_cast<int64_t>(tokens.size()), /*undo=*/false});
     for (size_t i = 0; i < tokens.size(); ++i) {
       ids.push_back(tokens[i]);
       pos.push_back(static_cast<int64_t>(i));

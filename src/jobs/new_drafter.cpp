@@ -61,7 +61,9 @@ draft::DraftSpec new_draft_spec(const Model& model, const data::Dataset& dataset
   spec.num_heads = config.num_heads;
   spec.num_kv_heads = config.num_kv_heads;
   spec.head_dim = config.head_dim;
-  spec.intermediate_size = config.intermediate_size;
+  // A target without a dense MLP gives no width: 3 D, as speculators chooses.
+  spec.intermediate_size =
+      config.intermediate_size > 0 ? config.intermediate_size : 3 * config.hidden_size;
   spec.rms_norm_eps = config.rms_norm_eps;
   spec.rope.theta = config.rope_theta;
   spec.taps = options.taps.empty() ? target::default_taps(config.num_layers, options.num_taps)

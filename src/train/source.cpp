@@ -104,7 +104,7 @@ class LiveSource : public FeatureSource {
     int64_t first = 0;
     for (const auto& piece : pieces) {
       states.push_back(target_->new_state());
-      segments.push_back({states.back().get(), first, piece.length});
+      segments.push_back({states.back().get(), first, piece.length, /*undo=*/false});
       first += piece.length;
     }
     const target::Hidden hidden = target_->forward(

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/einsum.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/linalg_solve_triangular.h>
@@ -26,7 +27,8 @@ constexpr DeltaShape kShape = {
 DeltaInputs random_inputs(const DeltaShape& shape, int64_t rows) {
   return delta_inputs(shape, at::randn({rows, shape.conv_width()}),
                       at::randn({rows, shape.value_heads}), at::randn({rows, shape.value_heads}),
-                      at::exp(at::randn({shape.value_heads})), at::randn({shape.value_heads}));
+                      at::exp(at::randn({shape.value_heads}) * 0.5),
+                      at::randn({shape.value_heads}));
 }
 
 /// One head's rows in f64: q, k, v [T, .], g = log decay and beta [T].

@@ -82,6 +82,17 @@ TEST(Rows, SwigluAgreesWithF64) {
   expect_close(swiglu(far), at::tensor({0.F, 200.F, 0.F}).view({1, 3}), 1e-30);
 }
 
+TEST(Rows, LogisticGateReadsSlices) {
+  const at::Tensor wide = at::randn({5, 90}) * 4;
+  for_every_isa([&](Isa) {
+    for (const int64_t width : {1, 16, 37}) {
+      const at::Tensor x = wide.narrow(1, 3, width), gate = wide.narrow(1, 50, width);
+      const at::Tensor want = x.to(at::kDouble) / ((-gate.to(at::kDouble)).exp() + 1);
+      expect_close(logistic_gate(x, gate), want, 64 * kEps32);
+    }
+  });
+}
+
 TEST(Rows, RopeAgreesWithF64) {
   const Rope rope({.theta = 10000}, 20);
   const at::Tensor positions = at::tensor({0, 1, 77, 5000, 300000, 2}, at::kLong);
