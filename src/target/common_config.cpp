@@ -60,6 +60,7 @@ TransformerConfig read_common(const ConfigReader& config, const FamilyTraits& tr
   out.hidden_size = config.integer("hidden_size");
   out.intermediate_size = config.integer("intermediate_size", 0);
   out.num_layers = config.integer("num_hidden_layers");
+  check_num_layers(out.num_layers, config.where());
   out.num_heads = config.integer("num_attention_heads");
   out.num_kv_heads = config.integer("num_key_value_heads", out.num_heads);
   out.head_dim = config.has("head_dim") ? config.integer("head_dim")
@@ -86,7 +87,13 @@ TransformerConfig read_common(const io::GgufFile& file, const std::string& prefi
   out.hidden_size = file.integer(prefix + ".embedding_length");
   out.intermediate_size = file.integer(prefix + ".feed_forward_length", 0);
   out.num_extra_layers = file.integer(prefix + ".nextn_predict_layers", 0);
-  out.num_layers = file.integer(prefix + ".block_count") - out.num_extra_layers;
+  const int64_t blocks = file.integer(prefix + ".block_count");
+  check_num_layers(blocks, file.path().string());
+  if (out.num_extra_layers < 0 || out.num_extra_layers >= blocks) {
+    fail("model config: {}: {}.nextn_predict_layers: expected fewer than {} blocks, got {}",
+         file.path().string(), prefix, blocks, out.num_extra_layers);
+  }
+  out.num_layers = blocks - out.num_extra_layers;
   out.num_heads = file.integer(prefix + ".attention.head_count");
   out.num_kv_heads = file.integer(prefix + ".attention.head_count_kv", out.num_heads);
   out.head_dim = gguf_head_dim(file, prefix, traits, out);

@@ -161,7 +161,8 @@ TransformerConfig qwen35_config(const ConfigReader& config) {
   require_known_switches(config);
   if (moe) read_moe(config, out);
   std::set<std::string> harmless = harmless_keys();
-  harmless.insert({"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "language_model_only"});
+  harmless.insert({"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "language_model_only",
+                   "mrope_section", "mrope_interleaved"});
   config.reject_unknown(harmless);
   check_config(out, config.where());
   return out;

@@ -10,6 +10,7 @@ namespace dflash::target {
 namespace {
 
 constexpr int64_t kLimit = int64_t{1} << 31;
+constexpr int64_t kMostLayers = 1 << 14;  // lists of layers are made before tensors are looked at
 
 struct Size {
   const char* name;
@@ -29,6 +30,9 @@ void check_delta(const nn::DeltaShape& delta, const std::string& where) {
                {"linear value heads", delta.value_heads},
                {"linear key head dimension", delta.key_dim},
                {"linear value head dimension", delta.value_dim}},
+              where);
+  check_sizes({{"linear key heads times dimension", delta.qk_width()},
+               {"linear value heads times dimension", delta.value_width()}},
               where);
   if (delta.value_heads % delta.key_heads != 0) {
     fail("model config: {}: linear value heads: expected a multiple of {} key heads, got {}", where,
@@ -83,6 +87,11 @@ int64_t derived_head_dim(const TargetConfig& config, const std::string& where) {
   return config.hidden_size / config.num_heads;
 }
 
+void check_num_layers(int64_t layers, const std::string& where) {
+  if (layers >= 1 && layers <= kMostLayers) return;
+  fail("model config: {}: number of layers: expected 1 to {}, got {}", where, kMostLayers, layers);
+}
+
 std::string describe(const TransformerConfig& config) {
   const nn::RopeConfig& rope = config.rope;
   std::string text = fmt::format(
@@ -106,13 +115,14 @@ std::string describe(const TransformerConfig& config) {
 
 void check_config(const TransformerConfig& config, const std::string& where) {
   check_sizes({{"hidden size", config.hidden_size},
-               {"number of layers", config.num_layers},
                {"number of heads", config.num_heads},
                {"number of kv heads", config.num_kv_heads},
                {"head dimension", config.head_dim},
                {"vocabulary size", config.vocab_size},
                {"longest context", config.max_positions}},
               where);
+  check_sizes({{"heads times head dimension", config.q_rows()}}, where);
+  check_num_layers(config.num_layers, where);
   check_length(config.mixers, config.num_layers, "layer_types", where);
   check_length(config.windows, config.num_layers, "windows", where);
   check_length(config.moe_blocks, config.num_layers, "kinds of MLP", where);

@@ -60,6 +60,9 @@ std::string describe(const TransformerConfig& config);
 /// Error naming the first value that is out of range, and `where` it came from.
 void check_config(const TransformerConfig& config, const std::string& where);
 
+/// The part of check_config that must come before anything is made for every layer.
+void check_num_layers(int64_t layers, const std::string& where);
+
 /// hidden_size / num_heads; Error when that is no integer.
 int64_t derived_head_dim(const TargetConfig& config, const std::string& where);
 

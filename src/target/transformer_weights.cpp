@@ -70,6 +70,14 @@ void add_moe(Specs& specs, const TransformerConfig& c, ExpertForm form) {
   add_linear(specs, "mlp.shared_expert_gate", 1, c.hidden_size, false);
 }
 
+/// Before a name is made for each of them.
+void require_experts(const TransformerConfig& config, const Weights& weights) {
+  const auto tensors = static_cast<int64_t>(weights.list().size());
+  if (config.moe.num_experts <= tensors / 3) return;
+  fail("target weights: {}: expected {} experts of three tensors a block, got {} tensors in all",
+       weights.where(), config.moe.num_experts, tensors);
+}
+
 /// Tied weights may be stored twice; they must then be the same.
 bool drop_stored_twin(const Weights& weights) {
   const WeightInfo* head = weights.find("lm_head.weight");
@@ -123,6 +131,7 @@ Specs transformer_specs(const TransformerConfig& config, const Weights* weights)
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const bool look = weights && config.is_moe(layer);
     const ExpertForm form = look ? expert_form(*weights, layer) : ExpertForm::kStacked;
+    if (form == ExpertForm::kSingle) require_experts(config, *weights);
     for (const WeightSpec& spec : layer_specs(config, layer, form)) {
       specs.push_back({layer_weight_name(layer, spec.name), spec.shape});
     }
