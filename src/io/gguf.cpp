@@ -2,6 +2,7 @@
 #include "io/gguf.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/suggest.h"
@@ -97,6 +98,15 @@ void GgufTensor::widen(std::span<float> out) const {
   widen_blocks(type, bytes, out);
 }
 
+std::vector<int64_t> GgufTensor::integers() const {
+  if (type != GgufType::kI64) {
+    fail("GGUF tensor {}: expected I64, got {}", name, gguf_type_name(type));
+  }
+  std::vector<int64_t> values(static_cast<size_t>(numel()));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
 const GgufTensor* GgufFile::find(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &tensors_[found->second];
@@ -112,6 +122,25 @@ const GgufTensor& GgufFile::get(std::string_view name) const {
 
 bool GgufFile::has(std::string_view key) const {
   return values_.find(key) != values_.end();
+}
+
+const std::vector<GgufScalar>& GgufFile::values(std::string_view key) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) fail("missing key: {}: expected {}", path_.string(), key);
+  return found->second;
+}
+
+bool GgufFile::is_array(std::string_view key) const {
+  const auto found = is_array_.find(key);
+  return found != is_array_.end() && found->second;
+}
+
+std::vector<std::string> GgufFile::keys(std::string_view prefix) const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : values_) {
+    if (key.starts_with(prefix)) keys.push_back(key);
+  }
+  return keys;
 }
 
 std::string GgufFile::string(std::string_view key) const {

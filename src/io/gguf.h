@@ -26,6 +26,7 @@ enum class GgufType : uint32_t {
   kQ4_K = 12,
   kQ5_K = 13,
   kQ6_K = 14,
+  kI64 = 27,  // ids, never widened
   kBF16 = 30
 };
 
@@ -40,6 +41,8 @@ struct GgufTensor {
   int64_t numel() const;
   /// All values as float, row-major; out.size() == numel().
   void widen(std::span<float> out) const;
+  /// The ids of an I64 tensor. Error for any other type.
+  std::vector<int64_t> integers() const;
 };
 
 /// A metadata value; signed integers become int64, unsigned ones uint64, floats double.
@@ -66,6 +69,12 @@ class GgufFile {
   std::vector<std::string> strings(std::string_view key) const;
   std::vector<int64_t> integers(std::string_view key) const;
   std::vector<bool> booleans(std::string_view key) const;
+
+  /// All values at a key (a scalar: one), for copying them to another file. Error when absent.
+  const std::vector<GgufScalar>& values(std::string_view key) const;
+  bool is_array(std::string_view key) const;
+  /// Keys that start with `prefix`, in alphabetical order.
+  std::vector<std::string> keys(std::string_view prefix) const;
 
   const std::filesystem::path& path() const { return path_; }
 

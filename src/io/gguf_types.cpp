@@ -15,7 +15,7 @@ struct Row {
   GgufBlock block;
 };
 
-constexpr std::array<Row, 11> kSupported{{{GgufType::kF32, "F32", {1, 4}},
+constexpr std::array<Row, 12> kSupported{{{GgufType::kF32, "F32", {1, 4}},
                                           {GgufType::kF16, "F16", {1, 2}},
                                           {GgufType::kBF16, "BF16", {1, 2}},
                                           {GgufType::kQ4_0, "Q4_0", {32, 18}},
@@ -25,14 +25,15 @@ constexpr std::array<Row, 11> kSupported{{{GgufType::kF32, "F32", {1, 4}},
                                           {GgufType::kQ8_0, "Q8_0", {32, 34}},
                                           {GgufType::kQ4_K, "Q4_K", {256, 144}},
                                           {GgufType::kQ5_K, "Q5_K", {256, 176}},
-                                          {GgufType::kQ6_K, "Q6_K", {256, 210}}}};
+                                          {GgufType::kQ6_K, "Q6_K", {256, 210}},
+                                          {GgufType::kI64, "I64", {1, 8}}}};
 
 /// Names of ids that are not supported, so that an error can say what the file holds.
-constexpr std::array<std::pair<uint32_t, std::string_view>, 24> kOthers{{
+constexpr std::array<std::pair<uint32_t, std::string_view>, 23> kOthers{{
     {9, "Q8_1"},     {10, "Q2_K"},  {11, "Q3_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"},
     {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"},
-    {24, "I8"},      {25, "I16"},   {26, "I32"},    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},
-    {34, "TQ1_0"},   {35, "TQ2_0"}, {39, "MXFP4"},  {40, "NVFP4"}, {41, "Q1_0"},    {42, "Q2_0"},
+    {24, "I8"},      {25, "I16"},   {26, "I32"},    {28, "F64"},   {29, "IQ1_M"},   {34, "TQ1_0"},
+    {35, "TQ2_0"},   {39, "MXFP4"}, {40, "NVFP4"},  {41, "Q1_0"},  {42, "Q2_0"},
 }};
 
 const Row* find_row(uint32_t id) {

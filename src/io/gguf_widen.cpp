@@ -139,6 +139,8 @@ Widen function_for(GgufType type) {
       return widen_q5_k;
     case GgufType::kQ6_K:
       return widen_q6_k;
+    case GgufType::kI64:
+      fail("a GGUF tensor of I64 values is no weight");
   }
   DF_ASSERT(false, "type={}", static_cast<uint32_t>(type));
 }
