@@ -21,12 +21,27 @@ void expect_equal(const char* what, int64_t drafter, int64_t target) {
       what, target, drafter);
 }
 
-void check_fits(const draft::DraftSpec& spec, const target::Target& target) {
+// What is borrowed from the target must have the drafter's size; own tables only need a row for
+// every id that the target can say (they may be padded differently, FAULTS EX-12).
+void check_tables(const draft::Drafter& drafter, const target::Target& target) {
+  const draft::DraftSpec& spec = drafter.spec();
+  const draft::OwnTables& own = drafter.own_tables();
   const target::TargetConfig& config = target.config();
-  expect_equal("target hidden size", spec.target_hidden_size, config.hidden_size);
-  // The block is embedded with the target's table and its rows go to the target's head.
+  if (own.embed_VD.defined() && own.head_VD.defined()) {
+    if (spec.vocab_size < target.head().num_ids) {
+      expect_equal("vocabulary", spec.vocab_size, config.vocab_size);
+    }
+    return;
+  }
   expect_equal("hidden size", spec.hidden_size, config.hidden_size);
   expect_equal("vocabulary", spec.vocab_size, config.vocab_size);
+}
+
+void check_fits(const draft::Drafter& drafter, const target::Target& target) {
+  const draft::DraftSpec& spec = drafter.spec();
+  const target::TargetConfig& config = target.config();
+  expect_equal("target hidden size", spec.target_hidden_size, config.hidden_size);
+  check_tables(drafter, target);
   if (spec.target_num_layers != 0) {
     expect_equal("target layers", spec.target_num_layers, config.num_layers);
   }
@@ -45,13 +60,23 @@ void check_fits(const draft::DraftSpec& spec, const target::Target& target) {
   }
 }
 
+void expect_draft_ids(const std::vector<int64_t>& ids, int64_t num_ids) {
+  std::unordered_set<int64_t> seen;
+  for (int64_t id : ids) {
+    if (id < 0 || id >= num_ids || !seen.insert(id).second) {
+      fail("drafter: draft vocabulary: expected distinct ids in [0, {}), got {}", num_ids, id);
+    }
+  }
+}
+
 class DraftProposer final : public Proposer {
  public:
   DraftProposer(std::shared_ptr<const draft::Drafter> drafter, const target::Target& target,
                 const DraftProposerOptions& options)
       : drafter_(std::move(drafter)),
         target_(target),
-        head_(draft_head(target, drafter_->spec())),
+        table_(draft_table(target, *drafter_)),
+        head_(draft_head(target, *drafter_)),
         first_slot_(drafter_->spec().rule.slot_shift == 1 ? 0 : 1) {
     const int64_t of_block = drafter_->spec().rule.block_size - first_slot_;
     max_proposals_ =
@@ -77,6 +102,7 @@ class DraftProposer final : public Proposer {
 
   std::shared_ptr<const draft::Drafter> drafter_;
   const target::Target& target_;
+  nn::Table table_;
   nn::Head head_;
   int64_t first_slot_, max_proposals_ = 0;
   std::vector<std::unique_ptr<draft::SequenceContext>> contexts_;
@@ -100,7 +126,7 @@ std::vector<std::vector<int64_t>> DraftProposer::propose(std::span<const Sequenc
   const int64_t num_blocks = blocks.num_blocks, block_size = blocks.block_size;
   const at::Tensor ids_NK =
       at::from_blob(blocks.ids_NK.data(), {num_blocks, block_size}, at::kLong);
-  const at::Tensor hidden_NKD = drafter_->forward(contexts, blocks, target_.table().embed(ids_NK));
+  const at::Tensor hidden_NKD = drafter_->forward(contexts, blocks, table_.embed(ids_NK));
   const at::Tensor rows_RD =
       hidden_NKD.narrow(1, first_slot_, wanted).reshape({num_blocks * wanted, -1});
   const at::Tensor drafts_R = head_.argmax(rows_RD).contiguous();
@@ -129,21 +155,25 @@ void DraftProposer::observe(std::span<const Committed> committed, const at::Tens
 
 }  // namespace
 
-nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec) {
-  if (spec.draft_ids.empty()) return target.head();
+nn::Table draft_table(const target::Target& target, const draft::Drafter& drafter) {
+  const at::Tensor& own_VD = drafter.own_tables().embed_VD;
+  return own_VD.defined() ? nn::Table{own_VD} : target.table();
+}
+
+nn::Head draft_head(const target::Target& target, const draft::Drafter& drafter) {
+  const std::vector<int64_t>& ids = drafter.spec().draft_ids;
+  const at::Tensor& own_VD = drafter.own_tables().head_VD;
   const nn::Head& full = target.head();
-  std::unordered_set<int64_t> seen;
-  for (int64_t id : spec.draft_ids) {
-    if (id < 0 || id >= full.num_ids || !seen.insert(id).second) {
-      fail("drafter: draft vocabulary: expected distinct ids in [0, {}), got {}", full.num_ids, id);
-    }
-  }
-  DF_ASSERT(full.linear.weight.defined(), "the head's weight was dropped");
+  if (ids.empty() && !own_VD.defined()) return full;
+  expect_draft_ids(ids, full.num_ids);
   nn::Head head;
-  head.id_V = at::tensor(spec.draft_ids, at::kLong);
-  head.num_ids = static_cast<int64_t>(spec.draft_ids.size());
-  head.linear =
-      nn::Linear(full.linear.weight.index_select(0, head.id_V), {}, full.linear.compute());
+  // Rows past the target's ids (padding) are never proposed.
+  head.num_ids = ids.empty() ? full.num_ids : static_cast<int64_t>(ids.size());
+  if (!ids.empty()) head.id_V = at::tensor(ids, at::kLong);
+  DF_ASSERT(own_VD.defined() || full.linear.weight.defined(), "the head's weight was dropped");
+  const at::Tensor weight_VD =
+      own_VD.defined() ? own_VD : full.linear.weight.index_select(0, head.id_V);
+  head.linear = nn::Linear(weight_VD, {}, full.linear.compute());
   head.linear.pack();
   return head;
 }
@@ -151,7 +181,7 @@ nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec) 
 std::unique_ptr<Proposer> make_draft_proposer(std::shared_ptr<const draft::Drafter> drafter,
                                               const target::Target& target,
                                               const DraftProposerOptions& options) {
-  check_fits(drafter->spec(), target);
+  check_fits(*drafter, target);
   return std::make_unique<DraftProposer>(std::move(drafter), target, options);
 }
 

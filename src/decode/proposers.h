@@ -10,8 +10,10 @@
 
 namespace dflash::decode {
 
-/// Head over the drafter's vocabulary: the target's own, or its rows of spec.draft_ids.
-nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec);
+/// Head over the drafter's vocabulary: its own, or the target's, or the target's rows of draft_ids.
+nn::Head draft_head(const target::Target& target, const draft::Drafter& drafter);
+/// The table that embeds a block: the drafter's own, or the target's.
+nn::Table draft_table(const target::Target& target, const draft::Drafter& drafter);
 
 struct DraftProposerOptions {
   int64_t max_proposals = 0;  // 0: all of a block (block_size - 1, anchor-first: block_size)

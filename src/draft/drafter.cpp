@@ -1,6 +1,7 @@
 // Parameters and the training forward. Decoding: decoding.cpp; fresh weights: init.cpp.
 #include "draft/drafter.h"
 
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -122,6 +123,24 @@ void Drafter::bind(std::map<std::string, at::Tensor> weights) {
     layer->down_DI = get(name + "mlp.down_proj.weight");
     layers_.push_back(std::move(layer));
   }
+}
+
+void Drafter::set_own_tables(OwnTables tables) {
+  const auto rows =
+      spec_.draft_ids.empty() ? spec_.vocab_size : static_cast<int64_t>(spec_.draft_ids.size());
+  const auto adopt = [&](at::Tensor& table, int64_t num_rows, const char* name) {
+    if (!table.defined()) return;
+    nn::expect_shape(table, {num_rows, spec_.hidden_size}, name);
+    if (table.scalar_type() != at::kBFloat16) table = table.to(at::kFloat);
+    table = table.contiguous();
+    if (!at::isfinite(table.sum(at::kFloat)).item<bool>()) {
+      fail("drafter weights: {}: expected finite values, got others\n  hint: it was never filled",
+           name);
+    }
+  };
+  adopt(tables.embed_VD, spec_.vocab_size, "embed_tokens.weight");
+  adopt(tables.head_VD, rows, "lm_head.weight");
+  own_tables_ = std::move(tables);
 }
 
 void Drafter::set_requires_grad(bool on) {

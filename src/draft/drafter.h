@@ -38,6 +38,15 @@ class SequenceContext {
   int64_t length_ = 0;
 };
 
+/// Tables that a drafter brings along instead of using the target's (DESIGN.md 4, "Tables and
+/// heads"); frozen, f32 or bf16. The head has a row for each of draft_ids, else for each vocabulary
+/// id.
+struct OwnTables {
+  at::Tensor embed_VD, head_VD;  // each undefined: the target's serves
+
+  bool any() const { return embed_VD.defined() || head_VD.defined(); }
+};
+
 class Drafter {
  public:
   /// Fresh weights: normal(0, 0.02) matrices, ones for norms, zero biases; keyed by (seed, name).
@@ -54,6 +63,10 @@ class Drafter {
   /// Every parameter by its checkpoint name; the tensors are the live ones. Change them in place.
   const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
   void set_requires_grad(bool on);
+  /// Never among the parameters: nothing trains them. Error: shapes that do not fit, values that
+  /// are not finite.
+  void set_own_tables(OwnTables tables);
+  const OwnTables& own_tables() const { return own_tables_; }
   /// Rebuilds the packed forms; needed before decoding, and again after weights changed (asserted).
   void pack();
   /// Copies blocks of the target into layers (`--init target-layers`): weights[l] is the named
@@ -110,6 +123,7 @@ class Drafter {
   DraftSpec spec_;
   nn::Compute compute_ = nn::Compute::kF32;
   std::map<std::string, at::Tensor> parameters_;
+  OwnTables own_tables_;
   at::Tensor fc_DF_, hidden_norm_D_, norm_D_;
   std::vector<std::shared_ptr<Layer>> layers_;
   nn::Rope rope_;

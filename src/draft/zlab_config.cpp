@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/taps.h"
+#include "draft/deepspec.h"
 #include "draft/zlab.h"
 #include "draft/zlab_keys.h"
 
@@ -20,8 +21,7 @@ constexpr int64_t kDefaultMaxWindowLayers = 28;  // of the class z-lab parses it
 
 // Anchor-first is told by a key, or by the name of the class that knows nothing else.
 bool is_deepspec(const ZlabKeys& keys) {
-  const auto found = keys.root().find("architectures");
-  return found != keys.root().end() && *found == Json::array({"Qwen3DSparkModel"});
+  return is_deepspec_config(keys.root());
 }
 
 void check_family(const ZlabKeys& keys) {

@@ -36,15 +36,25 @@ void write_layer_rules(const DraftSpec& spec, Json& config) {
   config["dflash_cpp"]["layers"] = own;
 }
 
+// Old programs read rope_theta and rope_scaling, new ones rope_parameters (FAULTS EX-05).
 void write_rope(const DraftSpec& spec, Json& config) {
+  if (!spec.rope.frequency_factors.empty()) {
+    fail(
+        "drafter: rotary frequencies: expected default or llama3 scaling, got a list of factors\n  "
+        "hint: a GGUF drafter with rope_freqs can only be written as GGUF again");
+  }
+  Json scaling;
+  if (spec.rope.scaling != "default") {
+    scaling = {{"rope_type", spec.rope.scaling},
+               {"factor", spec.rope.factor},
+               {"low_freq_factor", spec.rope.low_freq_factor},
+               {"high_freq_factor", spec.rope.high_freq_factor},
+               {"original_max_position_embeddings", spec.rope.original_max_positions}};
+  }
   config["rope_theta"] = spec.rope.theta;
-  config["rope_scaling"] = nullptr;
-  if (spec.rope.scaling == "default") return;
-  config["rope_scaling"] = {{"rope_type", spec.rope.scaling},
-                            {"factor", spec.rope.factor},
-                            {"low_freq_factor", spec.rope.low_freq_factor},
-                            {"high_freq_factor", spec.rope.high_freq_factor},
-                            {"original_max_position_embeddings", spec.rope.original_max_positions}};
+  config["rope_scaling"] = scaling;
+  config["rope_parameters"] = scaling.is_null() ? Json{{"rope_type", "default"}} : scaling;
+  config["rope_parameters"]["rope_theta"] = spec.rope.theta;
 }
 
 }  // namespace
@@ -91,6 +101,9 @@ void save_zlab(const Drafter& drafter, const std::filesystem::path& folder, nn::
   for (const auto& [name, tensor] : drafter.parameters()) {
     tensors[name] = tensor.detach().to(storage == nn::Compute::kF32 ? at::kFloat : at::kBFloat16);
   }
+  const OwnTables& own = drafter.own_tables();
+  if (own.embed_VD.defined()) tensors["embed_tokens.weight"] = own.embed_VD;
+  if (own.head_VD.defined()) tensors["lm_head.weight"] = own.head_VD;
   if (!drafter.spec().draft_ids.empty()) {
     tensors["draft_ids"] = at::tensor(drafter.spec().draft_ids, at::kLong);
   }

@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/stop.h"
 #include "decode/proposers.h"
+#include "draft/formats.h"
 #include "draft/zlab.h"
 
 namespace dflash::jobs {
@@ -33,9 +34,10 @@ void check_documents(const data::FeatureReader& features, const data::Dataset& d
 
 /// A given drafter with this target's fingerprints. Error: sizes of another target.
 std::shared_ptr<draft::Drafter> adopt(const Model& model, const std::filesystem::path& folder) {
-  const auto given = draft::load_zlab(folder, model.target->compute());
+  const auto given = draft::load_drafter(folder, model.target->compute());
   draft::DraftSpec spec = given->spec();
   const auto& config = model.target->config();
+  if (spec.target_num_layers == 0) spec.target_num_layers = config.num_layers;  // unsaid
   if (spec.target_hidden_size != config.hidden_size ||
       spec.target_num_layers != config.num_layers) {
     fail("drafter {}: made for a target of {} blocks, hidden {}; this one has {}, {}",
@@ -48,8 +50,10 @@ std::shared_ptr<draft::Drafter> adopt(const Model& model, const std::filesystem:
   }
   spec.target_fingerprint = model.target->fingerprint();
   spec.tokenizer_fingerprint = model.tokenizer->fingerprint();
-  spec.vocab_size = config.vocab_size;
-  return draft::Drafter::from_weights(spec, model.target->compute(), given->parameters());
+  if (!given->own_tables().any()) spec.vocab_size = config.vocab_size;
+  auto drafter = draft::Drafter::from_weights(spec, model.target->compute(), given->parameters());
+  drafter->set_own_tables(given->own_tables());
+  return drafter;
 }
 
 /// On resume the drafter is the checkpoint's, whatever the options of a fresh one say now.
@@ -90,6 +94,12 @@ Inputs open_inputs(const Model& model, const TrainingOptions& options) {
     drop_absent(inputs.dataset, *inputs.features);
   }
   inputs.drafter = make_drafter(model, inputs, options);
+  if (inputs.drafter->own_tables().any() && options.train.loss.needs_teacher()) {
+    fail(
+        "soft losses of a drafter with own tables are not implemented\n  hint: the teacher's "
+        "logits "
+        "come from the target's head; train with the loss ce");
+  }
   const auto& taps = inputs.drafter->spec().taps;
   if (inputs.features) {
     data::check_features(inputs.features->info(), taps, model.target->config().hidden_size,
@@ -127,8 +137,8 @@ train::RunResult train_drafter(const Model& model, const TrainingOptions& option
       {.dataset = inputs.dataset,
        .source = *inputs.source,
        .drafter = inputs.drafter,
-       .table = model.target->table(),
-       .head = decode::draft_head(*model.target, inputs.drafter->spec()),
+       .table = decode::draft_table(*model.target, *inputs.drafter),
+       .head = decode::draft_head(*model.target, *inputs.drafter),
        .final_norm = [&](const at::Tensor& last_RD) { return model.target->final_norm(last_RD); }},
       options.train);
   log_header(model, inputs, trainer);

@@ -138,7 +138,7 @@ TEST(DraftProposer, ReducedVocabularyProposesTargetIds) {
   for (const auto& [anchor, drafts] : watching.proposed) {
     EXPECT_THAT(drafts, ::testing::Each(::testing::AnyOf(90, 3, 41)));
   }
-  const nn::Head head = draft_head(*target, spec);
+  const nn::Head head = draft_head(*target, *drafter_of(spec));
   const at::Tensor rows_RD = target->table().embed(at::arange(12, at::kLong));
   const at::Tensor full_RV = target->head().logits(rows_RD);
   EXPECT_TRUE(at::equal(head.logits(rows_RD), full_RV.index_select(1, head.id_V)));
