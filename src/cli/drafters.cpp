@@ -1,9 +1,11 @@
 #include "cli/drafters.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "cli/checks.h"
-#include "draft/zlab.h"
+#include "draft/formats.h"
+#include "text/tokenizer_spec.h"
 #include "train/checkpoint.h"
 
 namespace dflash::cli {
@@ -19,19 +21,21 @@ bool is_complete(const fs::path& checkpoint) {
 void ProposerOptions::add(CLI::App& app) {
   app.add_option("--proposer", kind, "drafter, lookup (prompt n-grams), none, or auto")
       ->check(CLI::IsMember({"auto", "drafter", "lookup", "none"}));
-  app.add_option("--drafter", drafter, "drafter folder (z-lab form), or a run folder");
+  app.add_option("--drafter", drafter, "drafter in any form (see import), or a run folder");
   app.add_option("--draft-tokens", max_proposals, "proposals a pass at most (0: block size - 1)")
       ->check(integer_from(0, 4096));
 }
 
 fs::path resolve_drafter(const fs::path& path) {
   if (!fs::exists(path)) fail("no such drafter: {}", path.string());
-  if (fs::exists(path / "config.json")) return path;
+  if (!fs::is_directory(path) || fs::exists(path / "config.json")) return path;
   if (is_complete(path)) return path / "model";
   const fs::path checkpoints = path / "checkpoints";
   if (!fs::is_directory(checkpoints)) {
-    fail("not a drafter: {}: expected config.json + model.safetensors, or a run folder",
-         path.string());
+    fail(
+        "not a drafter: {}: expected config.json + model.safetensors, a .gguf file, or a run "
+        "folder",
+        path.string());
   }
   auto found = train::best_checkpoint(checkpoints);
   if (!found) found = train::latest_checkpoint(checkpoints);
@@ -39,9 +43,9 @@ fs::path resolve_drafter(const fs::path& path) {
   return found->path / "model";
 }
 
-std::shared_ptr<const draft::Drafter> load_drafter(const fs::path& path, const jobs::Model& model) {
+std::shared_ptr<draft::Drafter> load_drafter(const fs::path& path, const jobs::Model& model) {
   const fs::path folder = resolve_drafter(path);
-  auto drafter = draft::load_zlab(folder, model.target->compute());
+  auto drafter = draft::load_drafter(folder, model.target->compute());
   const auto& spec = drafter->spec();
   if (!spec.target_fingerprint.empty() && spec.target_fingerprint != model.target->fingerprint()) {
     log_warning(
@@ -68,6 +72,28 @@ void ProposerOptions::check() const {
   if ((kind == "none" || kind == "lookup") && !drafter.empty()) {
     fail("--proposer {}: expected no --drafter, got {}", kind, drafter);
   }
+}
+
+draft::TargetParts target_parts(const fs::path& path, const jobs::Model& model) {
+  const target::Target& target = *model.target;
+  draft::TargetParts parts;
+  parts.embed_VD = target.table().weight_VD;
+  parts.head_VD = target.head().linear.weight;
+  parts.max_positions = target.config().max_positions;
+  parts.tokenizer =
+      fs::is_directory(path)
+          ? text::gguf_entries(text::read_tokenizer_folder(path), target.config().vocab_size)
+          : io::copy_entries(*io::GgufFile::open(path), "tokenizer.ggml.");
+  return parts;
+}
+
+draft::Verifier verifier_of(const std::string& name_or_path) {
+  draft::Verifier verifier{name_or_path, {}};
+  const fs::path config = fs::path(name_or_path) / "config.json";
+  if (fs::exists(config)) {
+    verifier.architectures = read_json(config).value("architectures", std::vector<std::string>());
+  }
+  return verifier;
 }
 
 std::unique_ptr<decode::Proposer> ProposerOptions::make(const jobs::Model& model) const {

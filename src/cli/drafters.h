@@ -1,4 +1,4 @@
-// Drafter folders as proposers, with the checks that catch a drafter beside the wrong target.
+// Drafters of any form as proposers, with the checks that catch a drafter beside the wrong target.
 #pragma once
 
 #include <memory>
@@ -6,14 +6,14 @@
 
 #include "cli/options.h"
 #include "decode/proposers.h"
-#include "draft/drafter.h"
+#include "draft/formats.h"
 
 namespace dflash::cli {
 
-/// --proposer drafter|lookup|none, --drafter FOLDER, --draft-tokens N.
+/// --proposer drafter|lookup|none, --drafter PATH, --draft-tokens N.
 struct ProposerOptions {
   std::string kind = "auto";  // auto: drafter when one is given, else none
-  std::string drafter;        // z-lab folder, or a run folder (its best checkpoint)
+  std::string drafter;        // any form, or a run folder (its best checkpoint)
   int64_t max_proposals = 0;  // 0: block size - 1
 
   void add(CLI::App& app);
@@ -26,9 +26,15 @@ struct ProposerOptions {
 /// A warning when more proposals a pass are asked for than there can be.
 void warn_of_more(const decode::Proposer& proposer, int64_t max_proposals);
 
-/// A drafter folder, or the best (else the last) checkpoint of a run folder.
+/// A drafter's folder or file, or the best (else the last) checkpoint of a run folder.
 std::filesystem::path resolve_drafter(const std::filesystem::path& path);
-std::shared_ptr<const draft::Drafter> load_drafter(const std::filesystem::path& path,
-                                                   const jobs::Model& model);
+/// Warns when fingerprints differ.
+std::shared_ptr<draft::Drafter> load_drafter(const std::filesystem::path& path,
+                                             const jobs::Model& model);
+
+/// What an exported drafter takes from the target at `path`.
+draft::TargetParts target_parts(const std::filesystem::path& path, const jobs::Model& model);
+/// The target as speculators names it; its architecture where that is a folder here.
+draft::Verifier verifier_of(const std::string& name_or_path);
 
 }  // namespace dflash::cli

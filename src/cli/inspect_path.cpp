@@ -8,7 +8,7 @@
 #include "cli/drafters.h"
 #include "cli/inspect.h"
 #include "data/dataset.h"
-#include "draft/zlab.h"
+#include "draft/formats.h"
 #include "io/gguf.h"
 #include "io/jsonl.h"
 #include "io/safetensors.h"
@@ -54,9 +54,11 @@ Json describe_dataset(const fs::path& path) {
 }
 
 Json describe_drafter(const fs::path& path) {
-  const auto spec = draft::read_zlab_config(path);
-  Json json = describe_safetensors(path);
+  const auto spec = draft::read_drafter_spec(path);
+  const auto format = draft::recognise(path);
+  Json json = format == draft::Format::kGguf ? describe_gguf(path) : describe_safetensors(path);
   json["kind"] = "drafter";
+  json["format"] = draft::format_name(format);
   json["layers"] = spec.num_layers;
   json["hidden_size"] = spec.hidden_size;
   json["block_size"] = spec.rule.block_size;
@@ -133,7 +135,10 @@ Json describe_features(const fs::path& path) {
 
 Json describe(const fs::path& path) {
   if (!fs::exists(path)) fail("no such file or folder: {}", path.string());
-  if (path.extension() == ".gguf") return describe_gguf(path);
+  if (path.extension() == ".gguf") {
+    const std::string architecture = io::GgufFile::open(path)->string("general.architecture");
+    return architecture == "dflash" ? describe_drafter(path) : describe_gguf(path);
+  }
   if (path.extension() == ".safetensors") return describe_safetensors(path);
   if (fs::exists(path / "dataset.json")) return describe_dataset(path);
   if (fs::exists(path / "features.json")) return describe_features(path);
@@ -148,7 +153,10 @@ Json describe(const fs::path& path) {
         path.string());
   }
   const std::string architecture = read_json(config).value("architectures", Json::array()).dump();
-  if (architecture.find("DFlash") != std::string::npos) return describe_drafter(path);
+  if (architecture.find("DFlash") != std::string::npos ||
+      draft::recognise(path) != draft::Format::kZlab) {
+    return describe_drafter(path);
+  }
   Json json = describe_safetensors(path);
   json["kind"] = "model";
   json["config"] = read_json(config);

@@ -136,6 +136,8 @@ std::vector<std::string> gguf_limits(const Drafter& drafter) {
       "a window counted from the anchor (llama.cpp counts from the query)");
   add(any([&](const auto& rule) { return rule.in_block != spec.rule.layers[0].in_block; }),
       "causal and bidirectional layers in one drafter (llama.cpp has one switch)");
+  add(any([&](const auto& rule) { return rule.window > 0 && rule.window < spec.rule.block_size; }),
+      "a window smaller than a block (llama.cpp lets it end behind the query only)");
   return limits;
 }
 

@@ -124,6 +124,9 @@ void read_rules(const GgufFile& file, DraftSpec& spec) {
   spec.rule.layers.assign(static_cast<size_t>(spec.num_layers),
                           {.window = 0, .bound = block::Bound::kQuery, .in_block = in_block});
   if (window <= 0) return;
+  if (window < spec.rule.block_size) {  // theirs does not end ahead of the query
+    not_implemented(file, key("attention.sliding_window"), "a window smaller than a block");
+  }
   const std::string name = key("attention.sliding_window_pattern");
   if (!file.is_array(name) || static_cast<int64_t>(file.values(name).size()) != spec.num_layers) {
     fail("{}: {}: expected a list of {} booleans", file.path().string(), name, spec.num_layers);
@@ -172,6 +175,10 @@ DraftSpec read_spec(const GgufFile& file) {
   }
   spec.rule.block_size = file.integer(key("block_size"), 16);  // llama.cpp's own default
   spec.rule.mask_id = file.integer("tokenizer.ggml.mask_token_id");
+  if (spec.rule.block_size < 2 || spec.rule.block_size > 1024) {
+    fail("{}: {}: expected 2 to 1024, got {}", file.path().string(), key("block_size"),
+         spec.rule.block_size);
+  }
   read_rope(file, spec);
   read_rules(file, spec);
   if (const io::GgufTensor* ids = file.find("d2t")) spec.draft_ids = ids->integers();

@@ -62,6 +62,9 @@ void refuse_features(const ZlabKeys& keys) {
                            {"pure_draft_prefix_len", "Domino's draft prefix"}}) {
     if (keys.number(f.key).value_or(0.0) != 0.0) keys.not_implemented(f.key, f.name);
   }
+  if (!keys.flag("rope_is_neox_style", true)) {
+    keys.not_implemented("rope_is_neox_style", "an interleaved rotary embedding");
+  }
   const std::string projector = keys.text("projector_type").value_or("dflash");
   if (projector != "dflash") keys.not_implemented("projector_type", projector);
 }

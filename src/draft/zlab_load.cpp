@@ -28,6 +28,9 @@ struct Opened {
 };
 
 Opened open_folder(const fs::path& folder, int64_t target_num_layers) {
+  if (fs::exists(folder / "mask_embedding.pt")) {
+    fail("{}: an own mask embedding is not implemented", (folder / "mask_embedding.pt").string());
+  }
   const fs::path path = folder / "config.json";
   const Json config = read_json(path);
   Opened opened{parse_zlab_config(config, path.string(), target_num_layers),

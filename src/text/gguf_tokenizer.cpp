@@ -13,6 +13,8 @@ namespace {
 // llama_token_type
 constexpr int64_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5;
 
+constexpr const char* kDigits = R"(\p{N})";
+
 struct NamedRule {
   std::string_view name;
   const char* const* pattern;
@@ -45,6 +47,18 @@ const NamedRule& rule_named(const std::string& name, const std::string& source) 
        known);
 }
 
+bool same_splits(const NamedRule& rule, const TokenizerSpec& spec) {
+  std::vector<std::string> patterns;
+  if (rule.digits_first) patterns.emplace_back(kDigits);
+  patterns.emplace_back(*rule.pattern);
+  if (patterns.size() != spec.splits.size()) return false;
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    const SplitStep& step = spec.splits[i];
+    if (step.pattern != patterns[i] || step.removed || step.invert) return false;
+  }
+  return true;
+}
+
 void read_tokens(const io::GgufFile& file, TokenizerSpec& spec) {
   const std::vector<std::string> tokens = file.strings("tokenizer.ggml.tokens");
   std::vector<int64_t> types(tokens.size(), kNormal);
@@ -73,6 +87,48 @@ void read_merges(const io::GgufFile& file, TokenizerSpec& spec) {
 
 }  // namespace
 
+std::string gguf_rule_name(const TokenizerSpec& spec) {
+  for (const NamedRule& rule : kRules) {
+    if (rule.nfc == spec.nfc && rule.ignore_merges == spec.ignore_merges &&
+        same_splits(rule, spec)) {
+      return std::string(rule.name);
+    }
+  }
+  fail("tokenizer: {}: GGUF has no name for its splitting rule that this program knows",
+       spec.source);
+}
+
+std::vector<io::GgufEntry> gguf_entries(const TokenizerSpec& spec, int64_t vocab_size) {
+  std::vector<std::string> tokens, merges;
+  std::vector<int32_t> types(static_cast<size_t>(vocab_size), static_cast<int32_t>(kUnused));
+  for (int64_t i = 0; i < vocab_size; ++i) tokens.push_back(fmt::format("[PAD{}]", i));
+  const auto place = [&](const std::string& token, int64_t id, int64_t type) {
+    if (id < 0 || id >= vocab_size) {
+      fail("tokenizer: {}: token {}: expected an id below {}, got {}", spec.source, token,
+           vocab_size, id);
+    }
+    tokens[static_cast<size_t>(id)] = token;
+    types[static_cast<size_t>(id)] = static_cast<int32_t>(type);
+  };
+  for (const auto& [token, id] : spec.vocab) place(token, id, kNormal);
+  for (const AddedToken& token : spec.added) {
+    place(token.content, token.id, token.special ? kControl : kUserDefined);
+  }
+  for (const auto& [left, right] : spec.merges) merges.push_back(left + " " + right);
+  std::vector<io::GgufEntry> entries = {{"tokenizer.ggml.model", std::string("gpt2")},
+                                        {"tokenizer.ggml.pre", gguf_rule_name(spec)},
+                                        {"tokenizer.ggml.tokens", std::move(tokens)},
+                                        {"tokenizer.ggml.token_type", std::move(types)},
+                                        {"tokenizer.ggml.merges", std::move(merges)},
+                                        {"tokenizer.ggml.add_bos_token", false}};
+  const auto add_id = [&](const char* key, int64_t id) {
+    entries.push_back({key, static_cast<uint32_t>(id)});
+  };
+  if (spec.bos_id) add_id("tokenizer.ggml.bos_token_id", *spec.bos_id);
+  if (!spec.stop_ids.empty()) add_id("tokenizer.ggml.eos_token_id", spec.stop_ids.front());
+  return entries;
+}
+
 TokenizerSpec read_gguf_tokenizer(const io::GgufFile& file) {
   TokenizerSpec spec;
   spec.source = file.path().string();
@@ -82,7 +138,7 @@ TokenizerSpec read_gguf_tokenizer(const io::GgufFile& file) {
          spec.source, model);
   }
   const NamedRule& rule = rule_named(file.string("tokenizer.ggml.pre"), spec.source);
-  if (rule.digits_first) spec.splits.push_back({R"(\p{N})"});
+  if (rule.digits_first) spec.splits.push_back({kDigits});
   spec.splits.push_back({*rule.pattern});
   spec.nfc = rule.nfc;
   spec.ignore_merges = rule.ignore_merges;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/gguf_write.h"
 #include "text/tokenizer.h"
 
 namespace dflash::text {
@@ -60,6 +61,11 @@ std::shared_ptr<const Tokenizer> make_tokenizer(TokenizerSpec spec);
 
 TokenizerSpec read_tokenizer_folder(const std::filesystem::path& folder);
 TokenizerSpec read_gguf_tokenizer(const io::GgufFile& file);
+
+/// What GGUF calls the spec's splitting rule ("smollm"). Error: none that is known.
+std::string gguf_rule_name(const TokenizerSpec& spec);
+/// The tokenizer.* keys of a GGUF file; rows without a string become unused ones up to vocab_size.
+std::vector<io::GgufEntry> gguf_entries(const TokenizerSpec& spec, int64_t vocab_size);
 
 /// Appends `id` unless it is there.
 void add_stop_id(int64_t id, TokenizerSpec& spec);

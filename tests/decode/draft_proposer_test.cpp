@@ -144,6 +144,34 @@ TEST(DraftProposer, ReducedVocabularyProposesTargetIds) {
   EXPECT_TRUE(at::equal(head.logits(rows_RD), full_RV.index_select(1, head.id_V)));
 }
 
+// Own tables equal to the target's change nothing; a head whose rows are turned by one proposes the
+// next id everywhere, so it is the drafter's head that speaks.
+TEST(DraftProposer, OwnTablesServeInsteadOfTheTargets) {
+  const auto target = target::make_random_llama(target::tiny_llama_config(), 3);
+  const draft::DraftSpec spec = tiny_spec(*target);
+  const at::Tensor table_VD = target->table().weight_VD;
+  const at::Tensor head_VD = target->head().linear.weight;
+  const auto proposals = [&](const draft::OwnTables& tables) {
+    const auto drafter = draft::Drafter::create(spec, nn::Compute::kF32, 7);
+    drafter->set_own_tables(tables);
+    drafter->pack();
+    const auto proposer = make_draft_proposer(drafter, *target);
+    Watching watching(*proposer);
+    generate(*target, &watching, {{.prompt = {1, 2}, .max_new_tokens = 20}});
+    return watching.proposed;
+  };
+  const auto borrowed = proposals({});
+  EXPECT_EQ(proposals({table_VD, head_VD}), borrowed);
+  const auto turned = proposals({at::Tensor(), head_VD.roll({1}, {0})});
+  for (const auto& [anchor, drafts] : borrowed) {
+    if (!turned.contains(anchor)) continue;  // other drafts, other anchors
+    const int64_t expected = (drafts[0] + 1) % spec.vocab_size;
+    EXPECT_EQ(turned.at(anchor)[0], expected) << "anchor " << anchor;
+  }
+  EXPECT_TRUE(turned.contains(2));
+  EXPECT_NE(proposals({table_VD * -1.0, head_VD}), borrowed);
+}
+
 TEST(DraftProposer, RefusesWhatDoesNotFitTheTarget) {
   const auto target = target::make_random_llama(target::tiny_llama_config(), 3);
   const auto refused = [&](auto change) {

@@ -52,6 +52,35 @@ TEST(Training, StoppedRunGoesOnBitForBit) {  // R-CK-1
   }
 }
 
+TEST(Training, OwnTablesStayTheDraftersThroughTrainingAndResume) {  // R-CK-6
+  const Model model = tiny_model();
+  TempFolder folder;
+  data::save_dataset(folder / "dataset", tiny_dataset(12));
+  auto options = options_for(folder, "first");
+  const auto first = train_drafter(model, options, {});
+  auto given = draft::load_zlab(first.last_checkpoint / "model", nn::Compute::kF32);
+  const at::Tensor head_VD = model.target->head().linear.weight.roll({3}, {0}).clone();
+  given->set_own_tables({model.target->table().weight_VD * 0.5, head_VD});
+  draft::save_zlab(*given, folder / "own", nn::Compute::kF32);
+  options = options_for(folder, "second");
+  options.init_from = folder / "own";
+  const auto trained = train_drafter(model, options, {});
+  const auto saved = draft::load_zlab(trained.last_checkpoint / "model", nn::Compute::kF32);
+  EXPECT_TRUE(at::equal(saved->own_tables().head_VD, head_VD));
+  EXPECT_FALSE(at::equal(saved->parameters().at("fc.weight"), given->parameters().at("fc.weight")));
+  std::filesystem::remove_all(trained.last_checkpoint);
+  options.resume = true;
+  const auto resumed = train_drafter(model, options, {});
+  const auto again = draft::load_zlab(resumed.last_checkpoint / "model", nn::Compute::kF32);
+  EXPECT_TRUE(at::equal(again->own_tables().head_VD, head_VD));
+  EXPECT_TRUE(at::equal(again->parameters().at("fc.weight"), saved->parameters().at("fc.weight")));
+  options.resume = false;
+  options.out = folder / "soft";
+  options.train.loss.terms = train::parse_loss("kl");
+  EXPECT_THAT(testing::error_of<Error>([&] { train_drafter(model, options, {}); }),
+              ::testing::HasSubstr("own tables"));
+}
+
 TEST(Training, FeaturesOfAnotherDatasetAreRefused) {
   const Model model = tiny_model();
   TempFolder folder;
