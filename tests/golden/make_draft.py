@@ -134,7 +134,7 @@ def allow_missing_imports():
     from unittest.mock import MagicMock
 
     class Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-        roots = {"datasets", "hs_connectors"}
+        roots = {"datasets", "hs_connectors", "loguru"}
 
         def find_spec(self, name, path, target=None):
             if name.split(".")[0] in self.roots:

@@ -1,5 +1,5 @@
-"""What `dflash-cpp export` writes, loaded by the programs it is for: their numbers on it equal those
-that the goldens hold (tests/golden/make_formats.py). Tiny drafters, seconds.
+"""What `dflash-cpp export` writes, loaded by the programs it is for: their numbers on it equal
+those that the goldens hold (tests/golden/make_formats.py). Tiny drafters, seconds.
 
     check_formats.py [PROGRAM]    needs speculators, dflash, transformers, llama-cpp-python
 
@@ -35,7 +35,8 @@ def report(name, got, want, bound=2e-4):
 
 
 def program(*arguments):
-    done = subprocess.run([PROGRAM, *map(str, arguments), "--quiet"], capture_output=True, text=True)
+    command = [PROGRAM, *map(str, arguments), "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"FAIL {' '.join(map(str, arguments))}\n{done.stderr}")
 
@@ -51,7 +52,8 @@ def tiny_llama(folder, sizes, **tables):
 
     keep = {k: v for k, v in sizes.items() if k not in ("num_hidden_layers", "layer_types")}
     torch.manual_seed(3)
-    model = LlamaForCausalLM(LlamaConfig(**keep, num_hidden_layers=5, tie_word_embeddings=False))
+    keep |= {"num_hidden_layers": 5, "tie_word_embeddings": False}
+    model = LlamaForCausalLM(LlamaConfig(**keep))
     with torch.no_grad():
         if tables:
             model.model.embed_tokens.weight.copy_(tables["table"])

@@ -109,7 +109,8 @@ class Target(Model):
     def tokenize(self, text):
         raw = text.encode()
         buffer = (ctypes.c_int32 * (len(raw) + 16))()
-        count = llama_cpp.llama_tokenize(self.vocab, raw, len(raw), buffer, len(buffer), False, True)
+        count = llama_cpp.llama_tokenize(self.vocab, raw, len(raw), buffer, len(buffer), False,
+                                         True)
         return list(buffer[:count])
 
 
