@@ -161,8 +161,12 @@ nn::Table draft_table(const target::Target& target, const draft::Drafter& drafte
 }
 
 nn::Head draft_head(const target::Target& target, const draft::Drafter& drafter) {
-  const std::vector<int64_t>& ids = drafter.spec().draft_ids;
-  const at::Tensor& own_VD = drafter.own_tables().head_VD;
+  return draft_head(target, drafter.spec(), drafter.own_tables().head_VD);
+}
+
+nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec,
+                    const at::Tensor& own_VD) {
+  const std::vector<int64_t>& ids = spec.draft_ids;
   const nn::Head& full = target.head();
   if (ids.empty() && !own_VD.defined()) return full;
   expect_draft_ids(ids, full.num_ids);

@@ -12,6 +12,9 @@ namespace dflash::decode {
 
 /// Head over the drafter's vocabulary: its own, or the target's, or the target's rows of draft_ids.
 nn::Head draft_head(const target::Target& target, const draft::Drafter& drafter);
+/// The same for a drafter without an own head (own_VD undefined), or with one of these rows.
+nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec,
+                    const at::Tensor& own_VD = {});
 /// The table that embeds a block: the drafter's own, or the target's.
 nn::Table draft_table(const target::Target& target, const draft::Drafter& drafter);
 
