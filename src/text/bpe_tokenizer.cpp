@@ -65,6 +65,9 @@ class BpeTokenizer final : public Tokenizer {
   const std::vector<int64_t>& stop_ids() const override { return spec_.stop_ids; }
   std::optional<int64_t> bos_id() const override { return spec_.bos_id; }
   std::optional<int64_t> pad_id() const override { return spec_.pad_id; }
+  const std::map<std::string, std::string>& special_tokens() const override {
+    return spec_.special_tokens;
+  }
   const std::string& chat_template() const override { return spec_.chat_template; }
   std::string fingerprint() const override { return fingerprint_; }
 

@@ -1,72 +1,66 @@
 #include "text/chat.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <string_view>
 
 #include "base/error.h"
+#include "text/jinja/python_text.h"
 
 namespace dflash::text {
 namespace {
 
-constexpr std::string_view kStart = "<|im_start|>";
-constexpr std::string_view kEnd = "<|im_end|>";
-
-// The family's template is one line, the same but for an optional first part that inserts a
-// default system turn.
-constexpr std::string_view kLoop = "{% for message in messages %}";
-constexpr std::string_view kDefaultBegin =
-    "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n";
-constexpr std::string_view kDefaultEnd = "<|im_end|>\n' }}{% endif %}";
-constexpr std::string_view kBody =
-    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-// Some files state the default of the flag first; it changes nothing.
-constexpr std::string_view kFlagDefault =
-    "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}"
-    "{% endif %}";
-
-void replace_all(std::string_view what, std::string_view with, std::string& text) {
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at)) {
-    text.replace(at, what.size(), with);
-    at += with.size();
-  }
-}
-
-/// Removes `part` from the front of `text` if it is there.
-bool take(std::string_view part, std::string_view& text) {
-  if (!text.starts_with(part)) return false;
-  text.remove_prefix(part.size());
-  return true;
-}
-
-[[noreturn]] void unknown_template(const Tokenizer& tokenizer) {
-  const std::string& text = tokenizer.chat_template();
-  if (text.empty()) {
-    fail(
-        "chat template: the model's files bring none\n  hint: supported are ChatML and SmolLM2's "
-        "ChatML with a default system turn; an instruct model's files hold one");
-  }
-  std::string shown = text.substr(0, 60);
-  replace_all("\n", "\\n", shown);
-  fail(
-      "chat template: '{}...' ({} bytes) is not supported\n  hint: supported are ChatML and "
-      "SmolLM2's ChatML with a default system turn",
-      shown, text.size());
-}
+constexpr std::array<const char*, 3> kReasoningFields = {"reasoning_content", "thinking",
+                                                         "reasoning"};
 
 void check_roles(const std::vector<Message>& messages) {
+  static constexpr std::array<std::string_view, 5> roles = {"system", "developer", "user",
+                                                            "assistant", "tool"};
   if (messages.empty()) fail("conversation: it has no messages");
   for (const Message& message : messages) {
-    if (message.role != "system" && message.role != "user" && message.role != "assistant") {
-      fail("conversation: role '{}': expected system, user or assistant", message.role);
+    if (std::find(roles.begin(), roles.end(), message.role) == roles.end()) {
+      fail("conversation: role '{}': expected system, developer, user, assistant or tool",
+           message.role);
     }
   }
-  const size_t first = messages[0].role == "system" ? 1 : 0;
+  const bool instructed = messages[0].role == "system" || messages[0].role == "developer";
+  const size_t first = instructed ? 1 : 0;
   if (first < messages.size() && messages[first].role == "assistant") {
     fail("conversation: it begins with the assistant: expected a user message first");
   }
 }
 
+/// The message as templates see it: fields without a value are absent, and reasoning goes by each
+/// of its names, the first that is there deciding (PREP-12, PREP-13; transformers does the same).
+OrderedJson as_variable(const Message& message) {
+  OrderedJson fields = {{"role", message.role}, {"content", message.content}};
+  for (const auto& [key, value] : message.more.items()) {
+    if (key != "role" && !value.is_null()) fields[key] = value;
+  }
+  for (const char* name : kReasoningFields) {
+    const auto found = fields.find(name);
+    if (found == fields.end()) continue;
+    const OrderedJson reasoning = *found;
+    if (!fields.contains("thinking")) fields["thinking"] = reasoning;
+    fields["reasoning_content"] = reasoning;
+    break;
+  }
+  return fields;
+}
+
+std::string name_of(const std::string& text, const ChatOptions& options) {
+  std::string name = "custom";
+  if (text.find("[INST]") != std::string::npos) name = "mistral";
+  if (text.find("<start_of_turn>") != std::string::npos) name = "gemma";
+  if (text.find("<|start_header_id|>") != std::string::npos) name = "llama3";
+  if (text.find("<|im_start|>") != std::string::npos) name = "chatml";
+  if (!options.enable_thinking.has_value()) return name;
+  return name + (*options.enable_thinking ? ", thinking" : ", no thinking");
+}
+
 void append(std::string_view text, bool supervised, std::vector<Segment>& segments) {
+  if (text.empty()) return;
   if (!segments.empty() && segments.back().supervised == supervised) {
     segments.back().text += text;
   } else {
@@ -74,7 +68,20 @@ void append(std::string_view text, bool supervised, std::vector<Segment>& segmen
   }
 }
 
+/// The beginning of a text for a message, on one line.
+std::string shown(std::string_view text) {
+  return jinja::quoted_text(text.substr(0, std::min<size_t>(text.size(), 60)));
+}
+
 }  // namespace
+
+/// One answer: the text that serving puts before it, and what the model then writes.
+struct ChatTemplate::Turn {
+  std::string prompt, answer;
+  std::string rest;  // what the template adds after the answer's end
+
+  std::string whole() const { return prompt + answer; }
+};
 
 ChatTemplate ChatTemplate::refusing(std::string why) {
   ChatTemplate chat;
@@ -83,50 +90,148 @@ ChatTemplate ChatTemplate::refusing(std::string why) {
   return chat;
 }
 
-ChatTemplate ChatTemplate::for_tokenizer(const Tokenizer& tokenizer) {
-  std::string text = tokenizer.chat_template();
-  replace_all("\\n", "\n", text);  // files write the line break in either form
-  if (text.ends_with('\n')) text.pop_back();
-  std::string_view rest = text;
-  ChatTemplate chat;
-  chat.name_ = "chatml";
-  take(kFlagDefault, rest);
-  if (!take(kLoop, rest)) unknown_template(tokenizer);
-  if (take(kDefaultBegin, rest)) {
-    const size_t end = rest.find(kDefaultEnd);
-    if (end == std::string_view::npos) unknown_template(tokenizer);
-    chat.name_ = "chatml-default-system";
-    chat.default_system_ = rest.substr(0, end);
-    chat.has_default_system_ = true;
-    rest.remove_prefix(end + kDefaultEnd.size());
-    // A quote or an escape would end or change the text in Jinja.
-    if (chat.default_system_.find_first_of("'\\") != std::string::npos) unknown_template(tokenizer);
+ChatTemplate ChatTemplate::for_tokenizer(const Tokenizer& tokenizer, ChatOptions options) {
+  const std::string& text = tokenizer.chat_template();
+  if (text.empty()) {
+    fail(
+        "chat template: the model's files bring none\n  hint: an instruct model's files hold one, "
+        "in tokenizer_config.json, chat_template.jinja or tokenizer.chat_template");
   }
-  if (rest != kBody) unknown_template(tokenizer);
+  ChatTemplate chat;
+  chat.name_ = name_of(text, options);
+  chat.template_ = std::make_shared<const jinja::Jinja>(text);
+  chat.variables_ = OrderedJson::object();
+  for (const auto& [name, token] : tokenizer.special_tokens()) chat.variables_[name] = token;
+  chat.variables_["documents"] = nullptr;
+  if (options.enable_thinking.has_value()) {
+    chat.variables_["enable_thinking"] = *options.enable_thinking;
+  }
+  chat.variables_.update(options.variables);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  chat.now_seconds_ =
+      options.now_seconds.value_or(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  for (const int64_t id : tokenizer.stop_ids()) chat.ends_.push_back(tokenizer.token_bytes(id));
   return chat;
+}
+
+jinja::Rendered ChatTemplate::run(const Conversation& conversation, bool generation_prompt) const {
+  if (!why_not_.empty()) throw Error(why_not_);
+  check_roles(conversation.messages);
+  OrderedJson variables = variables_;
+  OrderedJson& messages = variables["messages"] = OrderedJson::array();
+  for (const Message& message : conversation.messages) messages.push_back(as_variable(message));
+  variables["tools"] = conversation.tools;
+  variables["add_generation_prompt"] = generation_prompt;
+  return template_->render(variables, now_seconds_);
+}
+
+std::string ChatTemplate::text(const Conversation& conversation, bool generation_prompt) const {
+  return run(conversation, generation_prompt).text;
+}
+
+/// Up to and with the last end token that only white space follows; all of it where there is none.
+size_t ChatTemplate::answer_end(std::string_view answer) const {
+  for (const std::string& end : ends_) {
+    const size_t at = end.empty() ? std::string_view::npos : answer.rfind(end);
+    if (at == std::string_view::npos) continue;
+    const std::string_view rest = answer.substr(at + end.size());
+    if (jinja::strip(rest, std::nullopt, jinja::Ends::kBoth).empty()) return at + end.size();
+  }
+  return answer.size();
+}
+
+std::vector<ChatTemplate::Turn> ChatTemplate::answers_of(const Conversation& conversation) const {
+  std::vector<Turn> turns;
+  Conversation part;
+  part.tools = conversation.tools;
+  for (const Message& message : conversation.messages) {
+    if (message.role == "assistant") {
+      Turn turn;
+      turn.prompt = text(part, true);
+      part.messages.push_back(message);
+      const std::string with_answer = text(part, false);
+      if (!with_answer.starts_with(turn.prompt)) {
+        size_t common = 0;
+        while (with_answer.substr(0, common + 1) == turn.prompt.substr(0, common + 1)) ++common;
+        fail(
+            "chat template: message {} cannot be supervised: the prompt for it goes on with {}, "
+            "its own text with {}\n"
+            "  hint: answers made by 'regenerate' keep their exact ids and need no template",
+            part.messages.size() - 1, shown(std::string_view(turn.prompt).substr(common)),
+            shown(std::string_view(with_answer).substr(common)));
+      }
+      const std::string_view rest = std::string_view(with_answer).substr(turn.prompt.size());
+      const size_t end = answer_end(rest);
+      turn.answer = rest.substr(0, end);
+      turn.rest = rest.substr(end);
+      turns.push_back(std::move(turn));
+    } else {
+      part.messages.push_back(message);
+    }
+  }
+  return turns;
+}
+
+/// {% generation %} says what the model writes, where prompts alone do not.
+std::vector<Segment> ChatTemplate::tagged_row(const Conversation& conversation,
+                                              const std::string& why) const {
+  const jinja::Rendered rendered = run(conversation, false);
+  if (!rendered.spans_complete) throw Error(why);
+  std::vector<Segment> row;
+  size_t at = 0;
+  for (const auto& [begin, end] : rendered.generated) {
+    append(std::string_view(rendered.text).substr(at, begin - at), false, row);
+    append(std::string_view(rendered.text).substr(begin, end - begin), true, row);
+    at = end;
+  }
+  append(std::string_view(rendered.text).substr(at), false, row);
+  return row;
+}
+
+std::vector<std::vector<Segment>> ChatTemplate::training_rows(
+    const Conversation& conversation) const {
+  std::vector<Turn> turns;
+  try {
+    turns = answers_of(conversation);
+  } catch (const Error& error) {
+    if (template_ == nullptr || !template_->has_generation_tags()) throw;
+    return {tagged_row(conversation, error.what())};
+  }
+  const std::string whole = text(conversation, false);
+  if (turns.empty()) return {{{whole, false}}};
+  std::vector<std::vector<Segment>> rows;
+  std::vector<bool> done(turns.size(), false);
+  for (size_t last = turns.size(); last-- > 0;) {
+    if (done[last]) continue;
+    // The last answer's row goes on to the end of the conversation where that only adds.
+    std::string text = turns[last].whole() + turns[last].rest;
+    if (last + 1 == turns.size() && whole.starts_with(turns[last].whole())) text = whole;
+    std::vector<Segment> row;
+    size_t at = 0;
+    for (size_t i = 0; i <= last; ++i) {
+      const size_t begin = turns[i].prompt.size(), end = begin + turns[i].answer.size();
+      if (done[i] || begin < at || !text.starts_with(turns[i].whole())) continue;
+      append(std::string_view(text).substr(at, begin - at), false, row);
+      append(std::string_view(text).substr(begin, end - begin), true, row);
+      done[i] = true;
+      at = end;
+    }
+    append(std::string_view(text).substr(at), false, row);
+    rows.push_back(std::move(row));
+  }
+  std::reverse(rows.begin(), rows.end());
+  return rows;
 }
 
 std::vector<Segment> ChatTemplate::render(const std::vector<Message>& messages,
                                           bool generation_prompt) const {
-  if (!why_not_.empty()) throw Error(why_not_);
-  check_roles(messages);
-  std::vector<Segment> segments;
-  const auto open = [&](std::string_view role) {
-    append(fmt::format("{}{}\n", kStart, role), false, segments);
-  };
-  if (has_default_system_ && messages[0].role != "system") {
-    open("system");
-    append(fmt::format("{}{}\n", default_system_, kEnd), false, segments);
+  if (generation_prompt) return {{text({messages}, true), false}};
+  std::vector<std::vector<Segment>> rows = training_rows({messages});
+  if (rows.size() > 1) {
+    fail("chat template: it rewrites earlier answers, so the conversation takes {} rows",
+         rows.size());
   }
-  for (const Message& message : messages) {
-    const bool supervised = message.role == "assistant";
-    open(message.role);
-    append(message.content, supervised, segments);
-    append(kEnd, supervised, segments);
-    append("\n", false, segments);  // the template's, not the model's
-  }
-  if (generation_prompt) open("assistant");
-  return segments;
+  return std::move(rows[0]);
 }
 
 Encoded encode_segments(const Tokenizer& tokenizer, const std::vector<Segment>& segments) {

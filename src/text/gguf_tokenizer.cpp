@@ -85,6 +85,20 @@ void read_merges(const io::GgufFile& file, TokenizerSpec& spec) {
   }
 }
 
+void read_special_tokens(const io::GgufFile& file, TokenizerSpec& spec) {
+  const std::vector<std::string> tokens = file.strings("tokenizer.ggml.tokens");
+  const auto read = [&](const char* key, const char* name) {
+    if (!file.has(key)) return;
+    const int64_t id = file.integer(key);
+    if (id < 0 || id >= static_cast<int64_t>(tokens.size())) return;
+    spec.special_tokens[name] = tokens[static_cast<size_t>(id)];
+  };
+  read("tokenizer.ggml.bos_token_id", "bos_token");
+  read("tokenizer.ggml.eos_token_id", "eos_token");
+  read("tokenizer.ggml.unknown_token_id", "unk_token");
+  read("tokenizer.ggml.padding_token_id", "pad_token");
+}
+
 }  // namespace
 
 std::string gguf_rule_name(const TokenizerSpec& spec) {
@@ -156,6 +170,7 @@ TokenizerSpec read_gguf_tokenizer(const io::GgufFile& file) {
   if (file.has("tokenizer.ggml.padding_token_id")) {
     spec.pad_id = file.integer("tokenizer.ggml.padding_token_id");
   }
+  read_special_tokens(file, spec);
   if (file.has("tokenizer.chat_template")) {
     spec.chat_template = file.string("tokenizer.chat_template");
   }

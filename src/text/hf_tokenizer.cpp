@@ -159,6 +159,11 @@ void read_config(const fs::path& folder, const Json& config, TokenizerSpec& spec
   for (const Json& token : value_or(config, "additional_special_tokens", Json::array())) {
     add_named_special(token, spec);
   }
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token", "sep_token",
+                          "cls_token", "mask_token"}) {
+    const std::string token = token_text(config.value(key, Json()));
+    if (!token.empty()) spec.special_tokens[key] = token;
+  }
   spec.bos_id = id_of(token_text(config.value("bos_token", Json())), spec);
   spec.pad_id = id_of(token_text(config.value("pad_token", Json())), spec);
   if (const auto eos = id_of(token_text(config.value("eos_token", Json())), spec)) {

@@ -5,6 +5,11 @@
 
 namespace dflash::text {
 
+const std::map<std::string, std::string>& Tokenizer::special_tokens() const {
+  static const std::map<std::string, std::string> none;
+  return none;
+}
+
 std::shared_ptr<const Tokenizer> Tokenizer::from_folder(const std::filesystem::path& folder) {
   return make_tokenizer(read_tokenizer_folder(folder));
 }

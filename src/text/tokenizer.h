@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,6 +54,8 @@ class Tokenizer {
   virtual const std::vector<int64_t>& stop_ids() const = 0;  // end of turn, end of text
   virtual std::optional<int64_t> bos_id() const = 0;
   virtual std::optional<int64_t> pad_id() const { return std::nullopt; }
+  /// Tokens that the files name, by that name ("bos_token"): what a chat template is told.
+  virtual const std::map<std::string, std::string>& special_tokens() const;
   /// The chat template's text; empty when the files bring none.
   virtual const std::string& chat_template() const = 0;
   /// Hex hash over vocabulary, merges, added tokens, patterns and template.

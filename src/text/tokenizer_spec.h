@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,7 @@ struct TokenizerSpec {
 
   std::vector<int64_t> stop_ids;
   std::optional<int64_t> bos_id, pad_id;
+  std::map<std::string, std::string> special_tokens;  // "bos_token" and its kin
   std::string chat_template;
 };
 
