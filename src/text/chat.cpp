@@ -151,8 +151,9 @@ std::vector<ChatTemplate::Turn> ChatTemplate::answers_of(const Conversation& con
       part.messages.push_back(message);
       const std::string with_answer = text(part, false);
       if (!with_answer.starts_with(turn.prompt)) {
-        size_t common = 0;
-        while (with_answer.substr(0, common + 1) == turn.prompt.substr(0, common + 1)) ++common;
+        const auto apart = std::mismatch(turn.prompt.begin(), turn.prompt.end(),
+                                         with_answer.begin(), with_answer.end());
+        const auto common = static_cast<size_t>(apart.first - turn.prompt.begin());
         fail(
             "chat template: message {} cannot be supervised: the prompt for it goes on with {}, "
             "its own text with {}\n"

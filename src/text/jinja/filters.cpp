@@ -164,7 +164,13 @@ Value filter_int(Interpreter& at, const Value& value, const Arguments& arguments
   }
   const int64_t base = given[1].has_value() && given[1]->is_integer() ? given[1]->integer() : 10;
   if (base != 0 && (base < 2 || base > 36)) run.fail("int: base {}", base);
-  if (const auto number = parse_integer(text, static_cast<int>(base))) return *number;
+  std::optional<int64_t> integer;
+  try {
+    integer = parse_integer(text, static_cast<int>(base));
+  } catch (const Error& error) {
+    run.fail_text(error.what());
+  }
+  if (integer.has_value()) return *integer;
   const auto number = parse_float(text);
   if (number.has_value() && std::isinf(*number)) return fallback;
   return number.has_value() ? truncated(*number, fallback, run) : fallback;

@@ -33,7 +33,8 @@ std::vector<Value> attribute_parts(const Value& attribute, Run& run) {
   if (!attribute.is_text()) run.fail("attribute: expected a str or an int");
   std::vector<Value> parts;
   for (const std::string& part : split(attribute.text(), ".", -1)) {
-    const bool digits = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    const bool digits = !part.empty() && part.size() < 19 &&
+                        part.find_first_not_of("0123456789") == std::string::npos;
     const auto number = digits ? parse_integer(part, 10) : std::nullopt;
     parts.push_back(number.has_value() ? Value(*number) : Value(part));
   }
