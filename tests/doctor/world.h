@@ -18,7 +18,7 @@
 namespace dflash::doctor {
 
 inline std::shared_ptr<const target::Target> small_target(uint64_t seed = 7) {
-  target::LlamaConfig config = target::tiny_llama_config();
+  target::TransformerConfig config = target::tiny_llama_config();
   config.num_layers = 6;
   return target::make_random_llama(config, seed);
 }

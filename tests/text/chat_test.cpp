@@ -239,7 +239,7 @@ TEST(Chat, BadConversationsAreErrors) {
   };
   EXPECT_THAT(render({}), HasSubstr("no messages"));
   EXPECT_THAT(render({{"user", "a"}, {"laguna_s", "b"}}), HasSubstr("'laguna_s'"));
-  EXPECT_THAT(render({{"assistant", "a"}}), HasSubstr("begins with the assistant"));
+  EXPECT_THAT(render({Message{"assistant", "a"}}), HasSubstr("begins with the assistant"));
   EXPECT_THAT(render({{"system", "s"}, {"assistant", "a"}}),
               HasSubstr("begins with the assistant"));
 }
