@@ -141,6 +141,8 @@ size_t ChatTemplate::answer_end(std::string_view answer) const {
 }
 
 std::vector<ChatTemplate::Turn> ChatTemplate::answers_of(const Conversation& conversation) const {
+  if (!why_not_.empty()) throw Error(why_not_);
+  check_roles(conversation.messages);
   std::vector<Turn> turns;
   Conversation part;
   part.tools = conversation.tools;
