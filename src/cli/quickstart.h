@@ -13,14 +13,14 @@ namespace dflash::cli {
 struct QuickstartOptions {
   TargetOptions target;
   std::string out = "quickstart";
-  double minutes = 6;         // of training; answers get about as much, the rest is small
-  bool fresh = false;         // remove what an earlier call left
+  double minutes = 6;  // of training; answers get about half as much and their features the rest
+  bool fresh = false;  // remove what an earlier call left
   bool short_form = false;    // 8 prompts, 20 steps: shows that the way works, not what it reaches
   int64_t timed_prompts = 8;  // held-out prompts decoded one at a time, for the speeds
   int64_t humaneval_prompts = 24;
   int64_t max_new_tokens = 160;
 
-  double answer_seconds() const { return short_form ? 0 : minutes * 60 * 0.6; }
+  double answer_seconds() const { return short_form ? 0 : minutes * 60 * 0.52; }
 };
 
 /// Everything a later step needs from an earlier one, and what the summary says.
