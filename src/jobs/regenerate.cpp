@@ -230,21 +230,25 @@ RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& promp
   RegenerateReport report{.resumed = open.there, .skipped = open.skipped};
   AnswerFile file(options.out);
   Timer timer;
-  Progress progress("regenerate", "answers", static_cast<int64_t>(work.size()) + open.there,
-                    report.resumed);
+  const bool timed = options.max_seconds > 0;  // then the time ends it, not the number of prompts
+  const int64_t total = timed ? 0 : static_cast<int64_t>(work.size()) + open.there;
+  Progress progress("regenerate", "answers", total, report.resumed);
   decode::EngineOptions engine{.max_batch = options.batch};
   engine.should_stop = [] { return stop_requested(); };
   engine.stop_admitting = [&] {  // begun answers are finished, or short ones would be favoured
-    return options.max_seconds > 0 && timer.seconds() > options.max_seconds;
+    return timed && timer.seconds() > options.max_seconds;
   };
   engine.on_finish = [&](size_t i, const decode::Result& result) {
     file.append(answer_line(model, prompts[work[i].prompt], work[i], open.requests[i], result));
     report.answers += 1;
     report.tokens += static_cast<int64_t>(result.tokens.size());
     report.cut_by_budget += result.finish == decode::Finish::kStop ? 0 : 1;
+    const double seconds = timer.seconds();
     progress.update(
         report.resumed + report.answers,
-        fmt::format("{:.0f} tok/s", static_cast<double>(report.tokens) / timer.seconds()));
+        fmt::format(
+            "{:.0f} tok/s{}", static_cast<double>(report.tokens) / seconds,
+            timed ? fmt::format(", {:.0f} of {:.0f} s", seconds, options.max_seconds) : ""));
   };
   const auto run = decode::generate(*model.target, /*proposer=*/nullptr, open.requests, engine);
   report.seconds = timer.seconds();
