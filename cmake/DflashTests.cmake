@@ -4,6 +4,11 @@ enable_testing()
 find_package(GTest REQUIRED)
 find_program(PYTHON3 python3)
 
+add_library(test_paths STATIC "${CMAKE_SOURCE_DIR}/tests/support/paths.cpp")
+target_include_directories(test_paths PRIVATE "${CMAKE_SOURCE_DIR}/tests")
+target_compile_definitions(test_paths PRIVATE
+  DFLASH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" DFLASH_PROGRAM="${CMAKE_BINARY_DIR}/dflash-cpp")
+
 set(TEST_MODULES base io block text nn data target draft train decode jobs eval doctor cli)
 foreach(module ${TEST_MODULES})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${module}/*.cpp")
@@ -12,9 +17,7 @@ foreach(module ${TEST_MODULES})
   endif()
   add_executable(test_${module} ${sources})
   target_include_directories(test_${module} PRIVATE "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/tests")
-  target_link_libraries(test_${module} PRIVATE df_${module} GTest::gtest GTest::gmock GTest::gtest_main)
-  target_compile_definitions(test_${module} PRIVATE
-    DFLASH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" DFLASH_PROGRAM="${CMAKE_BINARY_DIR}/dflash-cpp")
+  target_link_libraries(test_${module} PRIVATE df_${module} test_paths GTest::gtest GTest::gmock GTest::gtest_main)
   get_target_property(links df_${module} COMPILE_OPTIONS)
   if(TARGET df_nn AND "${links}" MATCHES "fopenmp")
     target_precompile_headers(test_${module} REUSE_FROM df_nn)

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "support/paths.h"
 #include "support/temp_folder.h"
 
 namespace dflash {
@@ -23,7 +24,7 @@ struct Outcome {
 Outcome run(const std::string& arguments) {
   TempFolder folder;
   const std::string err = (folder / "err").string();
-  const std::string command = std::string(DFLASH_PROGRAM) + " " + arguments + " 2> " + err;
+  const std::string command = tree::program().string() + " " + arguments + " 2> " + err;
   Outcome outcome;
   std::FILE* pipe = ::popen(command.c_str(), "r");
   std::array<char, 4096> buffer;

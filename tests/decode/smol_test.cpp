@@ -4,12 +4,13 @@
 
 #include "base/files.h"
 #include "decode/proposers.h"
+#include "support/paths.h"
 #include "target/load.h"
 
 namespace dflash::decode {
 namespace {
 
-const std::filesystem::path kTree = DFLASH_SOURCE_DIR;
+const std::filesystem::path kTree = tree::root();
 
 std::vector<Request> golden_requests(double temperature) {
   std::vector<Request> requests;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "support/paths.h"
 
 namespace dflash::eval {
 namespace {
@@ -48,7 +49,7 @@ TEST(Tasks, LimitAndErrors) {
 }
 
 TEST(Tasks, HumanEvalOfTheTreeHas164) {
-  const auto path = std::filesystem::path(DFLASH_SOURCE_DIR) / "assets/HumanEval.jsonl";
+  const auto path = tree::root() / "assets/HumanEval.jsonl";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
   EXPECT_EQ(read_tasks(path).tasks.size(), 164u);
 }

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "support/paths.h"
+
 namespace dflash::testing {
 
 class TempFolder {
@@ -46,7 +48,7 @@ inline std::string read_file(const std::filesystem::path& path) {
 
 /// The path of a file of the source tree ("tests/golden/io/plain.safetensors").
 inline std::filesystem::path source_path(std::string_view relative) {
-  return std::filesystem::path(DFLASH_SOURCE_DIR) / relative;
+  return tree::root() / relative;
 }
 
 /// The message of the Error that `run` throws; a failure of the test when it throws none.

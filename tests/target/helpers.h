@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "nn/tensor_io.h"
+#include "support/paths.h"
 #include "target/target.h"
 
 namespace dflash::target {
@@ -22,7 +23,7 @@ inline std::filesystem::path golden(const std::string& name) {
 inline std::filesystem::path smol_path() {
   const char* assets = std::getenv("DFLASH_ASSETS");
   const std::filesystem::path folder =
-      assets ? std::filesystem::path(assets) : std::filesystem::path(DFLASH_SOURCE_DIR) / "assets";
+      assets ? std::filesystem::path(assets) : tree::root() / "assets";
   return folder / "SmolLM2-135M-Instruct.Q4_1.gguf";
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "support/paths.h"
 #include "support/temp_folder.h"
 #include "text/tokenizer.h"
 
@@ -52,7 +53,7 @@ inline std::shared_ptr<const Tokenizer> smollm2() {
   const char* assets = std::getenv("DFLASH_ASSETS");
   const std::filesystem::path folder = assets != nullptr
                                            ? std::filesystem::path(assets)
-                                           : std::filesystem::path(DFLASH_SOURCE_DIR) / "assets";
+                                           : tree::root() / "assets";
   const auto file = folder / "SmolLM2-135M-Instruct.Q4_1.gguf";
   if (!std::filesystem::exists(file)) return nullptr;
   return Tokenizer::from_gguf(*io::GgufFile::open(file));
