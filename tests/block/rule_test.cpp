@@ -8,11 +8,12 @@
 #include "base/files.h"
 #include "block/blocks.h"
 #include "block/picture.h"
+#include "support/paths.h"
 
 namespace dflash::block {
 namespace {
 
-const std::string kGolden = std::string(DFLASH_SOURCE_DIR) + "/tests/golden/block/";
+const std::string kGolden = tree::root().string() + "/tests/golden/block/";
 
 TEST(Picture, WholeSmallCase) {  // R-MASK-1
   const std::vector<int64_t> ids = {10, 11, 12, 13, 14}, doc = {0, 0, 0, 1, 1}, anchors = {1, 3};

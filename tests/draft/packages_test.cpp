@@ -6,6 +6,7 @@
 #include "draft/fixtures.h"
 #include "draft/zlab.h"
 #include "nn/tensor_io.h"
+#include "support/paths.h"
 
 namespace dflash::draft {
 namespace {
@@ -15,8 +16,7 @@ using block::InBlock;
 using block::LayerRule;
 using Tensors = std::map<std::string, at::Tensor>;
 
-const std::filesystem::path kGolden =
-    std::filesystem::path(DFLASH_SOURCE_DIR) / "tests/golden/draft";
+const std::filesystem::path kGolden = tree::root() / "tests/golden/draft";
 constexpr double kBound = 256 * 1.2e-7;  // c * eps * norm, rows of size ~1..3
 
 std::vector<int64_t> to_vector(const at::Tensor& x) {

@@ -9,6 +9,7 @@
 #include "draft/drafter.h"
 #include "draft/fixtures.h"
 #include "nn/tensor_io.h"
+#include "support/paths.h"
 
 namespace dflash::draft {
 namespace {
@@ -18,8 +19,7 @@ using block::InBlock;
 using block::LayerRule;
 using Tensors = std::map<std::string, at::Tensor>;
 
-const std::filesystem::path kGolden =
-    std::filesystem::path(DFLASH_SOURCE_DIR) / "tests/golden/draft";
+const std::filesystem::path kGolden = tree::root() / "tests/golden/draft";
 
 struct Case {
   const char* name;

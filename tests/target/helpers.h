@@ -17,7 +17,7 @@
 namespace dflash::target {
 
 inline std::filesystem::path golden(const std::string& name) {
-  return std::filesystem::path(DFLASH_SOURCE_DIR) / "tests/golden/target" / name;
+  return tree::root() / "tests/golden/target" / name;
 }
 
 inline std::filesystem::path smol_path() {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/paths.h"
 #include "text/chat.h"
 #include "text/support.h"
 
@@ -34,8 +35,8 @@ ChatTemplate chat_with(const std::string& chat_template, ChatOptions options = {
 }
 
 const OrderedJson& families() {
-  static const OrderedJson json = OrderedJson::parse(
-      read_text(std::filesystem::path(DFLASH_SOURCE_DIR) / "tests/golden/jinja/families.json"));
+  static const OrderedJson json =
+      OrderedJson::parse(read_text(tree::root() / "tests/golden/jinja/families.json"));
   return json;
 }
 

@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "base/rng.h"
+#include "support/paths.h"
 #include "text/support.h"
 
 namespace dflash::text::jinja {
@@ -18,7 +19,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 OrderedJson read_ordered(const std::string& name) {
-  const auto path = std::filesystem::path(DFLASH_SOURCE_DIR) / "tests/golden/jinja" / name;
+  const auto path = tree::root() / "tests/golden/jinja" / name;
   return OrderedJson::parse(read_text(path));
 }
 

@@ -18,7 +18,7 @@
 namespace dflash::text {
 
 inline std::filesystem::path golden(const std::string& name) {
-  return std::filesystem::path(DFLASH_SOURCE_DIR) / "tests/golden/text" / name;
+  return tree::root() / "tests/golden/text" / name;
 }
 
 inline std::string from_hex(std::string_view hex) {
