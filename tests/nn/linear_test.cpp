@@ -140,16 +140,26 @@ TEST(Linear, ArgmaxKeepsTheLowestOfEqualLogits) {
   });
 }
 
+/// `got` [m, n] is a b up to the rounding of its operands and of itself, element by element: 2^-9 of
+/// its size a bf16 number, so 2^-8 (1 + 2^-9) of the sum of |a||b| for the two factors, 2^-9 for the result.
+void expect_product(const at::Tensor& got, const at::Tensor& a, const at::Tensor& b,
+                    Compute compute) {
+  const double unit = compute == Compute::kBF16 ? kEps16 : a.size(1) * kEps32;
+  const at::Tensor exact = at::matmul(a.to(at::kDouble), b.to(at::kDouble));
+  const at::Tensor sizes = at::matmul(a.abs().to(at::kDouble), b.abs().to(at::kDouble));
+  const at::Tensor beyond = (got.to(at::kDouble) - exact).abs() - 1.6 * unit * sizes;
+  EXPECT_LE(beyond.max().item<double>(), 0) << exact << got;
+}
+
 TEST(Linear, GradientsAreThoseOfPlainProducts) {
   for (const Compute compute : kComputes) {
     const at::Tensor weight = at::randn({30, 20}).requires_grad_();
     const at::Tensor x = at::randn({2, 9, 20}).requires_grad_(), dy = at::randn({2, 9, 30});
     const Linear linear(weight, {}, compute);
     linear.forward(x).backward(dy);
-    // Operands rounded to bf16: relative 2^-8 a factor, over 30 or 18 terms of size 1.
-    const double bound = compute == Compute::kBF16 ? 4 * std::pow(2, -8) * std::sqrt(30) : 1e-4;
-    expect_close(x.grad().reshape({18, 20}), at::matmul(dy.reshape({18, 30}), weight), bound);
-    expect_close(weight.grad(), at::matmul(dy.reshape({18, 30}).t(), x.reshape({18, 20})), bound);
+    const at::Tensor rows = x.reshape({18, 20}), upstream = dy.reshape({18, 30});
+    expect_product(x.grad().reshape({18, 20}), upstream, weight, compute);
+    expect_product(weight.grad(), upstream.t(), rows, compute);
   }
 }
 
