@@ -1,6 +1,7 @@
 // Time of the drafter's training attention, forward and backward, in f32.
 //   draft_attention_bench [anchors] [context] [block size] [window]
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 
 #include <cstdio>
