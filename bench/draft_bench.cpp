@@ -68,8 +68,8 @@ void run(const std::string& path, nn::Compute compute, int64_t context) {
   const target::Target& target = *model.target;
   const auto drafter = random_drafter(model);
   const auto proposer = decode::make_draft_proposer(drafter, target);
-  const int64_t width = static_cast<int64_t>(drafter->spec().taps.size()) *
-                        drafter->spec().target_hidden_size;
+  const int64_t width =
+      static_cast<int64_t>(drafter->spec().taps.size()) * drafter->spec().target_hidden_size;
   std::vector<int64_t> ids(context + 1, 1000);
   proposer->reset(0);
   const decode::Proposer::Committed prompt{0, 0, context};

@@ -140,8 +140,9 @@ TEST(Linear, ArgmaxKeepsTheLowestOfEqualLogits) {
   });
 }
 
-/// `got` [m, n] is a b up to the rounding of its operands and of itself, element by element: 2^-9 of
-/// its size a bf16 number, so 2^-8 (1 + 2^-9) of the sum of |a||b| for the two factors, 2^-9 for the result.
+/// `got` [m, n] is a b up to the rounding of its operands and of itself, element by element: 2^-9
+/// of its size a bf16 number, so 2^-8 (1 + 2^-9) of the sum of |a||b| for the two factors, 2^-9 for
+/// the result.
 void expect_product(const at::Tensor& got, const at::Tensor& a, const at::Tensor& b,
                     Compute compute) {
   const double unit = compute == Compute::kBF16 ? kEps16 : a.size(1) * kEps32;

@@ -51,9 +51,8 @@ class TempFolder : public testing::TempFolder {
 /// SmolLM2's tokenizer from its GGUF file; null where the file is not at hand.
 inline std::shared_ptr<const Tokenizer> smollm2() {
   const char* assets = std::getenv("DFLASH_ASSETS");
-  const std::filesystem::path folder = assets != nullptr
-                                           ? std::filesystem::path(assets)
-                                           : tree::root() / "assets";
+  const std::filesystem::path folder =
+      assets != nullptr ? std::filesystem::path(assets) : tree::root() / "assets";
   const auto file = folder / "SmolLM2-135M-Instruct.Q4_1.gguf";
   if (!std::filesystem::exists(file)) return nullptr;
   return Tokenizer::from_gguf(*io::GgufFile::open(file));
