@@ -10,7 +10,6 @@
 #include "draft/zlab.h"
 #include "nn/compute.h"
 #include "nn/shapes.h"
-#include "train/memory.h"
 
 namespace dflash::train {
 namespace {
@@ -107,7 +106,6 @@ Trainer::Trainer(TrainParts parts, const TrainOptions& options)
         "soft losses need the target's final hidden states\n  hint: capture with --keep-last, or "
         "use the loss ce");
   }
-  keep_freed_memory();
   parts_.drafter->set_requires_grad(true);
   set_total_steps(grid_steps(options, stream_));
 }
