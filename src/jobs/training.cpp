@@ -94,12 +94,6 @@ Inputs open_inputs(const Model& model, const TrainingOptions& options) {
     drop_absent(inputs.dataset, *inputs.features);
   }
   inputs.drafter = make_drafter(model, inputs, options);
-  if (inputs.drafter->own_tables().any() && options.train.loss.needs_teacher()) {
-    fail(
-        "soft losses of a drafter with own tables are not implemented\n  hint: the teacher's "
-        "logits "
-        "come from the target's head; train with the loss ce");
-  }
   const auto& taps = inputs.drafter->spec().taps;
   if (inputs.features) {
     data::check_features(inputs.features->info(), taps, model.target->config().hidden_size,
@@ -133,12 +127,16 @@ train::RunResult train_drafter(const Model& model, const TrainingOptions& option
   const auto lock = lock_folder(options.out);
   Inputs inputs = open_inputs(model, options);
   inputs.drafter->set_requires_grad(true);
+  const bool own_head = inputs.drafter->own_tables().head_VD.defined();
   train::Trainer trainer(
       {.dataset = inputs.dataset,
        .source = *inputs.source,
        .drafter = inputs.drafter,
        .table = decode::draft_table(*model.target, *inputs.drafter),
        .head = decode::draft_head(*model.target, *inputs.drafter),
+       .teacher_head =
+           own_head ? std::optional(decode::draft_head(*model.target, inputs.drafter->spec()))
+                    : std::nullopt,
        .final_norm = [&](const at::Tensor& last_RD) { return model.target->final_norm(last_RD); }},
       options.train);
   log_header(model, inputs, trainer);

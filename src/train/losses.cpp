@@ -41,9 +41,10 @@ constexpr std::array<NamedWeights, 3> kWeightNames = {{{SlotWeights::kDecay, "de
 constexpr int64_t kSoftChunk = 128;  // rows of two whole distributions at a time
 constexpr double kMinOverlap = 1e-5;
 
-/// Whether mean rows of p and q are all that the loss needs (no logits at all).
-bool is_linear(LossKind kind) {
-  return kind == LossKind::kCrossEntropy || kind == LossKind::kKl;
+/// Whether mean rows of p and q are all that the loss needs (no logits at all). Those of KL are
+/// means of one head's rows.
+bool is_linear(LossKind kind, const LossRows& rows) {
+  return kind == LossKind::kCrossEntropy || (kind == LossKind::kKl && !rows.teacher_head);
 }
 
 at::Tensor dot_rows(const at::Tensor& a_MD, const at::Tensor& b_MD) {
@@ -84,6 +85,8 @@ std::pair<at::Tensor, at::Tensor> soft_term(LossKind kind, const TwoRows& r) {
     return std::pair(1.0 - r.overlap_M1.squeeze(-1), through_softmax(r.q, g));
   };
   switch (kind) {
+    case LossKind::kKl:
+      return {(r.p * (r.log_p - r.log_q)).sum(-1), r.q - r.p};
     case LossKind::kReverseKl: {
       const at::Tensor g = r.log_q - r.log_p;
       return {(r.q * g).sum(-1), through_softmax(r.q, g)};
@@ -116,17 +119,18 @@ std::pair<at::Tensor, at::Tensor> soft_term(LossKind kind, const TwoRows& r) {
 /// Adds the losses that need whole rows, chunk by chunk.
 void add_soft(const Vocabulary& vocabulary, const LossOptions& options, const LossRows& rows,
               RowLosses& out) {
+  const Vocabulary& teacher = rows.teacher_head ? *rows.teacher_head : vocabulary;
   for (int64_t first = 0; first < rows.hidden_MD.size(0); first += kSoftChunk) {
     const int64_t count = std::min(kSoftChunk, rows.hidden_MD.size(0) - first);
     TwoRows r;
     r.log_q = at::log_softmax(vocabulary.logits(rows.hidden_MD.narrow(0, first, count)), -1);
-    r.log_p = at::log_softmax(vocabulary.logits(rows.teacher_MD.narrow(0, first, count)), -1);
+    r.log_p = at::log_softmax(teacher.logits(rows.teacher_MD.narrow(0, first, count)), -1);
     r.q = r.log_q.exp();
     r.p = r.log_p.exp();
     r.overlap_M1 = at::minimum(r.p, r.q).sum(-1, true);
     at::Tensor grad_MV;
     for (const LossTerm& term : options.terms) {
-      if (is_linear(term.kind)) continue;
+      if (is_linear(term.kind, rows)) continue;
       const auto [loss, grad] = soft_term(term.kind, r);
       out.loss_M.narrow(0, first, count).add_(loss, term.weight);
       grad_MV = grad_MV.defined() ? grad_MV.add_(grad, term.weight) : grad * term.weight;
@@ -229,10 +233,15 @@ RowLosses row_losses(const Vocabulary& vocabulary, const LossOptions& options,
   const int64_t count = given.hidden_MD.size(0), width = vocabulary.hidden_size();
   nn::expect_shape(given.hidden_MD, {-1, width}, "hidden rows");
   nn::expect_shape(given.label_M, {count}, "labels");
-  if (options.needs_teacher()) nn::expect_shape(given.teacher_MD, {count, width}, "teacher rows");
+  const Vocabulary& teacher = given.teacher_head ? *given.teacher_head : vocabulary;
+  DF_ASSERT(teacher.size() == vocabulary.size(), "{} and {} ids", teacher.size(),
+            vocabulary.size());
+  if (options.needs_teacher()) {
+    nn::expect_shape(given.teacher_MD, {count, teacher.hidden_size()}, "teacher rows");
+  }
   LossRows rows = given;  // rounded once, so that every product below sees the same rows
   rows.hidden_MD = vocabulary.rounded(given.hidden_MD);
-  if (options.needs_teacher()) rows.teacher_MD = vocabulary.rounded(given.teacher_MD);
+  if (options.needs_teacher()) rows.teacher_MD = teacher.rounded(given.teacher_MD);
   const VocabularyMean q = vocabulary.mean(rows.hidden_MD);
   RowLosses out;
   out.argmax_M = q.argmax_M;
@@ -242,8 +251,8 @@ RowLosses row_losses(const Vocabulary& vocabulary, const LossOptions& options,
   out.grad_MD = at::zeros({count, width}, at::kFloat);
   bool needs_rows = false;
   for (const LossTerm& term : options.terms) {
-    if (is_linear(term.kind)) add_linear(vocabulary, term, rows, q, out);
-    needs_rows = needs_rows || !is_linear(term.kind);
+    if (is_linear(term.kind, rows)) add_linear(vocabulary, term, rows, q, out);
+    needs_rows = needs_rows || !is_linear(term.kind, rows);
   }
   if (needs_rows) add_soft(vocabulary, options, rows, out);
   return out;

@@ -61,6 +61,9 @@ struct LossRows {
   at::Tensor hidden_MD;   // f32, the drafter's rows after its own final norm
   at::Tensor label_M;     // int64 draft ids, all inside the draft vocabulary
   at::Tensor teacher_MD;  // f32, the target's rows after its final norm; soft losses only
+  /// The target's head over the same ids in the same order, where the drafter has its own; null:
+  /// both share one.
+  const Vocabulary* teacher_head = nullptr;
 };
 
 /// No graph anywhere.
@@ -70,6 +73,7 @@ struct RowLosses {
   at::Tensor label_prob_M;  // f32, q(label)
   at::Tensor argmax_M;      // int64 draft ids
 };
+/// `vocabulary`: the drafter's head.
 RowLosses row_losses(const Vocabulary& vocabulary, const LossOptions& options,
                      const LossRows& rows);
 

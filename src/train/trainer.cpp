@@ -106,6 +106,10 @@ Trainer::Trainer(TrainParts parts, const TrainOptions& options)
         "soft losses need the target's final hidden states\n  hint: capture with --keep-last, or "
         "use the loss ce");
   }
+  if (parts_.teacher_head && options.loss.needs_teacher()) {
+    teacher_head_ =
+        std::make_unique<const Vocabulary>(*parts_.teacher_head, parts_.drafter->compute());
+  }
   parts_.drafter->set_requires_grad(true);
   set_total_steps(grid_steps(options, stream_));
 }
@@ -169,6 +173,7 @@ void Trainer::run_pass(const FeatureRow& row, const at::Tensor& taps_TF, const P
     rows.label_M = pass.label_M;
     if (options_.loss.needs_teacher()) {
       rows.teacher_MD = parts_.final_norm(row.last_TD.index_select(0, pass.teacher_row_M));
+      rows.teacher_head = teacher_head_.get();
     }
     const RowLosses losses = row_losses(vocabulary_, options_.loss, rows);
     const at::Tensor weight_M =

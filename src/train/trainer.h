@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "base/json.h"
@@ -35,6 +36,8 @@ struct TrainParts {
   std::shared_ptr<draft::Drafter> drafter;
   nn::Table table;  // the target's
   nn::Head head;    // the drafter's: the target's, or its rows of the draft vocabulary (id_V)
+  /// The target's head over the ids of `head`, where that is the drafter's own; soft losses only.
+  std::optional<nn::Head> teacher_head = {};
   /// Target::final_norm; soft losses only.
   std::function<at::Tensor(const at::Tensor& last_RD)> final_norm = {};
 };
@@ -104,6 +107,7 @@ class Trainer {
   TrainParts parts_;
   TrainOptions options_;
   Vocabulary vocabulary_;
+  std::unique_ptr<const Vocabulary> teacher_head_;  // null: vocabulary_ serves the teacher too
   Optimizer optimizer_;
   RowStream stream_;
   Schedule schedule_;

@@ -38,14 +38,15 @@ Case make_case(int64_t rows, int64_t size, int64_t width, nn::Compute compute) {
   return c;
 }
 
-/// Loss of every row, straight from the formulas, in f64.
-at::Tensor plain_loss(LossKind kind, const LossRows& rows, const at::Tensor& x,
-                      const at::Tensor& w) {
+/// Loss of every row, straight from the formulas, in f64. `teacher_w`: the teacher's head.
+at::Tensor plain_loss(LossKind kind, const LossRows& rows, const at::Tensor& x, const at::Tensor& w,
+                      const at::Tensor& teacher_w) {
   const at::Tensor log_q = at::log_softmax(at::matmul(x, w.t()), -1), q = log_q.exp();
   if (kind == LossKind::kCrossEntropy) {
     return -log_q.gather(-1, rows.label_M.unsqueeze(-1)).squeeze(-1);
   }
-  const at::Tensor log_p = at::log_softmax(at::matmul(rows.teacher_MD.to(at::kDouble), w.t()), -1);
+  const at::Tensor log_p =
+      at::log_softmax(at::matmul(rows.teacher_MD.to(at::kDouble), teacher_w.t()), -1);
   const at::Tensor p = log_p.exp(), m = (p + q) / 2;
   const at::Tensor overlap = at::minimum(p, q).sum(-1);
   const at::Tensor kl = (p * (log_p - log_q)).sum(-1);
@@ -71,12 +72,17 @@ struct Plain {
   at::Tensor loss, grad;
 };
 
-Plain plain(LossKind kind, const Case& c) {
+Plain plain(LossKind kind, const Case& c, const nn::Head& teacher_head) {
   const c10::AutoGradMode on(true);
   at::Tensor x = c.rows.hidden_MD.to(at::kDouble).requires_grad_(true);
-  const at::Tensor loss = plain_loss(kind, c.rows, x, c.head.linear.weight.to(at::kDouble));
+  const at::Tensor loss = plain_loss(kind, c.rows, x, c.head.linear.weight.to(at::kDouble),
+                                     teacher_head.linear.weight.to(at::kDouble));
   loss.sum().backward();
   return {loss.detach(), x.grad()};
+}
+
+Plain plain(LossKind kind, const Case& c) {
+  return plain(kind, c, c.head);
 }
 
 void expect_near(const at::Tensor& got, const at::Tensor& want, double bound, const char* what) {
@@ -110,6 +116,26 @@ TEST(Losses, EqualPlainTwinF32) {
   }
 }
 
+// A drafter with an own head: the teacher's logits come from the target's, of another width even.
+TEST(Losses, TeacherWithAnotherHead) {
+  const Case c = make_case(33, 70, 24, nn::Compute::kF32);
+  const nn::Head target = make_head(70, 40, nn::Compute::kF32);
+  const Vocabulary vocabulary(c.head, nn::Compute::kF32);
+  const Vocabulary teacher_head(target, nn::Compute::kF32);
+  LossRows rows = c.rows;
+  rows.teacher_MD = at::randn({33, 40}, at::kFloat);
+  rows.teacher_head = &teacher_head;
+  for (const LossKind kind : kAll) {
+    SCOPED_TRACE(loss_name(kind));
+    LossOptions options;
+    options.terms = {{kind, 1.0}};
+    const RowLosses got = row_losses(vocabulary, options, rows);
+    const Plain want = plain(kind, {rows, c.head}, target);
+    expect_near(got.loss_M, want.loss, 3e-5, "loss");
+    expect_near(got.grad_MD, want.grad, 3e-5, "grad");
+  }
+}
+
 TEST(Losses, GradientsEqualFiniteDifferences) {
   const Case c = make_case(5, 40, 12, nn::Compute::kF32);
   const Vocabulary vocabulary(c.head, nn::Compute::kF32);
@@ -127,7 +153,8 @@ TEST(Losses, GradientsEqualFiniteDifferences) {
       up.select(1, d).add_(kStep);
       down.select(1, d).sub_(kStep);
       numeric.select(1, d).copy_(
-          (plain_loss(kind, c.rows, up, w) - plain_loss(kind, c.rows, down, w)) / (2 * kStep));
+          (plain_loss(kind, c.rows, up, w, w) - plain_loss(kind, c.rows, down, w, w)) /
+          (2 * kStep));
     }
     expect_near(got.grad_MD, numeric, 1e-5, std::string(loss_name(kind)).c_str());
   }
