@@ -31,6 +31,13 @@ bool sees_slot(const LayerRule& rule, int64_t query, int64_t key) {
   return true;
 }
 
+Span slot_span(const LayerRule& rule, int64_t query, int64_t block_size) {
+  Span span{query, query + 1};
+  while (span.begin > 0 && sees_slot(rule, query, span.begin - 1)) --span.begin;
+  while (span.end < block_size && sees_slot(rule, query, span.end)) ++span.end;
+  return span;
+}
+
 void check_rule(const BlockRule& rule, int64_t vocab_size) {
   if (rule.block_size < 2 || rule.block_size > kMaxBlockSize) {
     fail("block size: expected 2 to {}, got {}\n  hint: a block of 1 leaves nothing to propose",

@@ -51,6 +51,9 @@ Span context_span(const LayerRule& rule, int64_t doc_begin, int64_t anchor, int6
 /// Whether slot `query` sees slot `key` of its own block.
 bool sees_slot(const LayerRule& rule, int64_t query, int64_t key);
 
+/// The slots that `query` sees, as one range of a block's slots: no rule leaves holes.
+Span slot_span(const LayerRule& rule, int64_t query, int64_t block_size);
+
 /// Throws Error when sizes or ids are impossible: block size outside [2, 1024], mask id outside
 /// [0, vocab_size), slot shift not 0 or 1, negative window, no layers.
 void check_rule(const BlockRule& rule, int64_t vocab_size);

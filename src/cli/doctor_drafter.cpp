@@ -13,13 +13,27 @@
 namespace dflash::cli {
 namespace {
 
-std::vector<std::vector<int64_t>> prompt_ids(const jobs::Model& model, const DoctorOptions& options,
-                                             int64_t limit) {
-  std::vector<std::vector<int64_t>> prompts;
+using Questions = std::vector<std::vector<text::Message>>;
+
+Questions questions_of(const DoctorOptions& options, int64_t limit) {
+  Questions questions;
   for (const auto& task : eval::read_tasks(task_file(options.prompts), limit).tasks) {
-    prompts.push_back(text::encode_prompt(*model.tokenizer, model.chat, task.messages));
+    questions.push_back(task.messages);
+  }
+  return questions;
+}
+
+std::vector<std::vector<int64_t>> encode(const jobs::Model& model, const Questions& questions) {
+  std::vector<std::vector<int64_t>> prompts;
+  for (const auto& messages : questions) {
+    prompts.push_back(text::encode_prompt(*model.tokenizer, model.chat, messages));
   }
   return prompts;
+}
+
+std::vector<std::vector<int64_t>> prompt_ids(const jobs::Model& model, const DoctorOptions& options,
+                                             int64_t limit) {
+  return encode(model, questions_of(options, limit));
 }
 
 doctor::EvidenceOptions evidence_options(const jobs::Model& model, const DoctorOptions& options) {
@@ -61,15 +75,20 @@ int prove_drafter(const jobs::Model& model, const draft::Drafter& drafter,
 
 int explain_drafter(const jobs::Model& model, const draft::Drafter& drafter,
                     const DoctorOptions& options) {
-  Progress progress("explain", "conventions", 0);
+  const Questions questions = questions_of(options, options.limit);
+  const auto prompts = encode(model, questions);
+  std::unique_ptr<Progress> progress;
   doctor::ExplainOptions how{.evidence = evidence_options(model, options),
                              .anchors_per_document = options.anchors,
                              .confirm = options.confirm};
-  how.on_arm = [&](int64_t done, int64_t) { progress.update(done); };
+  how.prompt_arms = doctor::prompt_arms(*model.tokenizer, model.chat, questions, prompts);
+  how.on_arm = [&](int64_t done, int64_t total) {
+    if (!progress) progress = std::make_unique<Progress>("explain", "conventions", total);
+    progress->update(done);
+  };
   how.should_stop = [] { return stop_requested(); };
-  const auto explanation =
-      doctor::explain(*model.target, drafter, prompt_ids(model, options, options.limit), how);
-  progress.finish();
+  const auto explanation = doctor::explain(*model.target, drafter, prompts, how);
+  if (progress) progress->finish();
   options.print(explanation.to_json(), explanation.to_table());
   return explanation.verdict ? 1 : 0;
 }

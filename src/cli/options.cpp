@@ -93,6 +93,14 @@ std::vector<std::string> VerbParser::changed_options(const std::string& earlier)
 void TargetOptions::add_path(CLI::App& app) {
   app.add_option("--target", path,
                  "Hugging Face folder or .gguf file (empty: the embedded SmolLM2-135M-Instruct)");
+  app.add_option("--thinking", thinking,
+                 "thinking mode of the chat template (auto: the template's own default)")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
+}
+
+text::ChatOptions TargetOptions::chat_options() const {
+  if (thinking == "auto") return {};
+  return {.enable_thinking = thinking == "on"};
 }
 
 void TargetOptions::add(CLI::App& app) {
@@ -107,7 +115,7 @@ std::filesystem::path TargetOptions::resolved_path() const {
 }
 
 jobs::Model TargetOptions::load() const {
-  auto model = jobs::load_model(resolved_path(), nn::parse_compute(dtype));
+  auto model = jobs::load_model(resolved_path(), nn::parse_compute(dtype), chat_options());
   log_info("target: {} ({})", jobs::describe(*model.target), resolved_path().filename().string());
   return model;
 }

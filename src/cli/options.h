@@ -43,12 +43,14 @@ class VerbParser {
 
 /// --target and --dtype.
 struct TargetOptions {
-  std::string path;            // empty: the embedded default
-  std::string dtype = "auto";  // auto, f32, bf16
+  std::string path;               // empty: the embedded default
+  std::string dtype = "auto";     // auto, f32, bf16
+  std::string thinking = "auto";  // auto (the template's own default), on, off
 
   void add(CLI::App& app);
-  /// --target alone, for verbs that need its tokenizer only.
+  /// --target and --thinking, for verbs that need its tokenizer only.
   void add_path(CLI::App& app);
+  text::ChatOptions chat_options() const;
   jobs::Model load() const;
   std::filesystem::path resolved_path() const;
 };

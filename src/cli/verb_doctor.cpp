@@ -88,9 +88,6 @@ int run_doctor(int argc, char** argv) {
   const auto model = options.target.load();
   std::shared_ptr<const draft::Drafter> drafter;
   if (!options.drafter.empty()) drafter = load_drafter(options.drafter, model);
-  if (drafter && drafter->own_tables().any()) {
-    fail("doctor: {}: a drafter with own tables is not implemented here", options.drafter);
-  }
   if (!options.features.empty()) return check_features(model, drafter.get(), options);
   if (!options.dataset.empty()) return check_dataset(model, options);
   if (options.explain) return explain_drafter(model, *drafter, options);

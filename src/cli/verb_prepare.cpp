@@ -64,7 +64,7 @@ int run_prepare(int argc, char** argv) {
                          : std::vector<std::filesystem::path>(held_out.begin(), held_out.end());
   claim_folder(out, "dataset.json");
   const auto tokenizer = jobs::load_tokenizer(target.resolved_path());
-  const auto chat = jobs::load_chat(*tokenizer);
+  const auto chat = jobs::load_chat(*tokenizer, target.chat_options());
   const auto prepared = data::prepare({files.begin(), files.end()}, *tokenizer, &chat, options);
   data::save_dataset(out, prepared.dataset);
   parser.save_options(out);

@@ -19,7 +19,7 @@ class ConventionProposer final : public decode::Proposer {
       : convention_(convention),
         layers_(layers_of({convention})),
         target_(target),
-        inner_(decode::make_draft_proposer(drafter_under(convention, drafter), target)) {}
+        inner_(decode::make_draft_proposer(packed_drafter_under(convention, drafter), target)) {}
 
   std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override {
     return inner_->propose(sequences);
@@ -51,6 +51,13 @@ std::shared_ptr<draft::Drafter> drafter_under(const Convention& convention,
                                               const draft::Drafter& drafter) {
   auto other =
       draft::Drafter::from_weights(convention.spec, drafter.compute(), drafter.parameters());
+  other->set_own_tables(drafter.own_tables());
+  return other;
+}
+
+std::shared_ptr<draft::Drafter> packed_drafter_under(const Convention& convention,
+                                                     const draft::Drafter& drafter) {
+  auto other = drafter_under(convention, drafter);
   other->pack();
   return other;
 }

@@ -31,9 +31,13 @@ struct Convention {
 
 Convention declared_convention(const draft::DraftSpec& spec);
 
-/// The drafter's weights read under another convention; f32 tensors are shared, not copied. Packed.
+/// The drafter's weights and own tables read under another convention; f32 tensors are shared, not
+/// copied. Not packed: for the training forward.
 std::shared_ptr<draft::Drafter> drafter_under(const Convention& convention,
                                               const draft::Drafter& drafter);
+/// The same, packed for decoding.
+std::shared_ptr<draft::Drafter> packed_drafter_under(const Convention& convention,
+                                                     const draft::Drafter& drafter);
 
 /// Target layers that any of the conventions reads, ascending.
 std::vector<int64_t> layers_of(const std::vector<Convention>& conventions);

@@ -77,9 +77,9 @@ class DecodingPath {
   DecodingPath(const Convention& convention, const draft::Drafter& drafter,
                const target::Target& target)
       : rule_(convention.spec.rule),
-        reader_(drafter_under(convention, drafter)),
-        target_(target),
-        head_(decode::draft_head(target, convention.spec)) {}
+        reader_(packed_drafter_under(convention, drafter)),
+        table_(decode::draft_table(target, *reader_)),
+        head_(decode::draft_head(target, *reader_)) {}
 
   /// Context stages of a whole document: its rows appended in pieces of growing size.
   void run_context(const at::Tensor& taps_TF, Stages& stages) {
@@ -103,7 +103,7 @@ class DecodingPath {
     });
     draft::SequenceContext* contexts[] = {context.get()};
     const at::Tensor hidden_NKD = reader_->forward(
-        contexts, blocks, target_.table().embed(as_slots(blocks.ids_NK, blocks.block_size)));
+        contexts, blocks, table_.embed(as_slots(blocks.ids_NK, blocks.block_size)));
     reader_->set_observer({});
     return head_.logits(hidden_NKD.flatten(0, 1)).unsqueeze(0);
   }
@@ -126,7 +126,7 @@ class DecodingPath {
 
   block::BlockRule rule_;
   std::shared_ptr<draft::Drafter> reader_;
-  const target::Target& target_;
+  nn::Table table_;
   nn::Head head_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "base/acceptance.h"
 #include "base/error.h"
@@ -12,14 +13,16 @@ namespace {
 
 constexpr uint64_t kSeed = 20260206;  // of the bootstrap: the same resamples in every run
 
-/// The declared convention and its deviations, with what they need of the target.
-struct Study {
-  Convention declared;
-  std::vector<Deviation> deviations = {};
-  std::vector<Convention> conventions = {};  // [0] is the declared one
-  data::Dataset dataset = {};
-  std::vector<int64_t> layers = {};
-  std::vector<at::Tensor> banks = {};
+using Prompts = std::vector<std::vector<int64_t>>;
+
+/// The declared convention ([0] of the candidates), its deviations on the same texts, and the
+/// declared one on other texts.
+struct Candidate {
+  std::string name, words;
+  Convention convention;
+  const Prompts& prompts;
+  bool other_texts = false;
+  Score score = {};
 };
 
 int64_t longest_document(const data::Dataset& dataset) {
@@ -30,52 +33,84 @@ int64_t longest_document(const data::Dataset& dataset) {
   return longest;
 }
 
-Study prepare_study(const target::Target& target, const draft::Drafter& drafter,
-                    const std::vector<std::vector<int64_t>>& prompts,
-                    const ExplainOptions& options) {
-  Study study{.declared = declared_convention(drafter.spec())};
-  study.dataset = own_answers(target, prompts, options.evidence);
-  study.deviations = deviations_of(study.declared, target, longest_document(study.dataset));
-  study.conventions.push_back(study.declared);
-  for (const Deviation& deviation : study.deviations) {
-    study.conventions.push_back(deviate(study.declared, deviation));
+std::vector<Candidate> list_candidates(const target::Target& target, const draft::Drafter& drafter,
+                                       const Prompts& prompts, int64_t longest,
+                                       const ExplainOptions& options) {
+  const Convention declared = declared_convention(drafter.spec());
+  std::vector<Candidate> candidates = {
+      {"declared", "as the drafter's config says", declared, prompts}};
+  for (const Deviation& deviation : deviations_of(declared, target, longest)) {
+    candidates.push_back({deviation.name, deviation.words, deviate(declared, deviation), prompts});
   }
-  study.layers = layers_of(study.conventions);
-  study.banks = hidden_states(target, study.dataset, study.layers);
-  return study;
+  for (const PromptArm& arm : options.prompt_arms) {
+    DF_ASSERT(arm.prompts.size() == prompts.size(), "{}: {} questions of {}", arm.name,
+              arm.prompts.size(), prompts.size());
+    candidates.push_back({arm.name, arm.words, declared, arm.prompts, true});
+  }
+  return candidates;
 }
 
-std::vector<Score> score_all(const target::Target& target, const draft::Drafter& drafter,
-                             const Study& study, const ExplainOptions& options) {
-  const train::Vocabulary vocabulary(decode::draft_head(target, drafter.spec()), drafter.compute());
-  const ScoreInputs inputs{.target = target,
-                           .dataset = study.dataset,
-                           .layers = study.layers,
-                           .banks = study.banks,
-                           .vocabulary = vocabulary,
-                           .anchors_per_document = options.anchors_per_document};
-  std::vector<Score> scores;
-  for (const Convention& convention : study.conventions) {
-    if (options.should_stop && options.should_stop()) fail("explain: stopped before it was done");
-    scores.push_back(score_convention(convention, drafter, inputs));
-    if (options.on_arm) {
-      options.on_arm(static_cast<int64_t>(scores.size()),
-                     static_cast<int64_t>(study.conventions.size()));
+/// Scores candidates that share their texts.
+class Scorer {
+ public:
+  Scorer(const target::Target& target, const draft::Drafter& drafter, const ExplainOptions& options)
+      : target_(target),
+        drafter_(drafter),
+        options_(options),
+        vocabulary_(decode::draft_head(target, drafter), drafter.compute()) {}
+
+  void score(std::span<Candidate> candidates, const data::Dataset& dataset, int64_t total) {
+    std::vector<Convention> conventions;
+    for (const Candidate& candidate : candidates) conventions.push_back(candidate.convention);
+    const std::vector<int64_t> layers = layers_of(conventions);
+    const std::vector<at::Tensor> banks = hidden_states(target_, dataset, layers);
+    const ScoreInputs inputs{.target = target_,
+                             .dataset = dataset,
+                             .layers = layers,
+                             .banks = banks,
+                             .vocabulary = vocabulary_,
+                             .anchors_per_document = options_.anchors_per_document};
+    for (Candidate& candidate : candidates) {
+      if (options_.should_stop && options_.should_stop()) {
+        fail("explain: stopped before it was done");
+      }
+      candidate.score = score_convention(candidate.convention, drafter_, inputs);
+      if (options_.on_arm) options_.on_arm(++done_, total);
     }
   }
-  return scores;
+
+ private:
+  const target::Target& target_;
+  const draft::Drafter& drafter_;
+  const ExplainOptions& options_;
+  train::Vocabulary vocabulary_;
+  int64_t done_ = 0;
+};
+
+std::vector<Candidate> score_all(const target::Target& target, const draft::Drafter& drafter,
+                                 const Prompts& prompts, const ExplainOptions& options) {
+  const data::Dataset dataset = own_answers(target, prompts, options.evidence);
+  auto candidates = list_candidates(target, drafter, prompts, longest_document(dataset), options);
+  const auto total = static_cast<int64_t>(candidates.size());
+  const size_t same_texts = candidates.size() - options.prompt_arms.size();
+  Scorer scorer(target, drafter, options);
+  const std::span<Candidate> all(candidates);
+  scorer.score(all.first(same_texts), dataset, total);
+  for (Candidate& candidate : all.subspan(same_texts)) {
+    scorer.score({&candidate, 1}, own_answers(target, candidate.prompts, options.evidence), total);
+  }
+  return candidates;
 }
 
 double decoded_tau(const target::Target& target, const draft::Drafter& drafter,
-                   const Convention& convention, const std::vector<std::vector<int64_t>>& prompts,
-                   const EvidenceOptions& evidence) {
+                   const Candidate& candidate, const EvidenceOptions& evidence) {
   std::vector<decode::Request> requests;
-  for (const auto& prompt : prompts) {
+  for (const auto& prompt : candidate.prompts) {
     requests.push_back({.prompt = prompt,
                         .max_new_tokens = evidence.max_new_tokens,
                         .stop_ids = evidence.stop_ids});
   }
-  const auto proposer = proposer_under(convention, drafter, target);
+  const auto proposer = proposer_under(candidate.convention, drafter, target);
   AcceptanceCounts counts;
   for (const auto& result :
        decode::generate(target, proposer.get(), requests, {.max_batch = evidence.batch}).results) {
@@ -85,40 +120,46 @@ double decoded_tau(const target::Target& target, const draft::Drafter& drafter,
 }
 
 /// Order of the deviations by score, the best first.
-std::vector<size_t> by_score(const std::vector<Score>& scores) {
-  std::vector<size_t> order(scores.size() - 1);
+std::vector<size_t> by_score(const std::vector<Candidate>& candidates) {
+  std::vector<size_t> order(candidates.size() - 1);
   std::iota(order.begin(), order.end(), size_t{1});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return scores[a].expected.mean() > scores[b].expected.mean();
+    return candidates[a].score.expected.mean() > candidates[b].score.expected.mean();
   });
   return order;
 }
 
-ArmResult describe_arm(const Study& study, const std::vector<Score>& scores, size_t i,
-                       const ExplainOptions& options) {
-  ArmResult arm{.name = i == 0 ? "declared" : study.deviations[i - 1].name,
-                .words = i == 0 ? "as the drafter's config says" : study.deviations[i - 1].words,
-                .score = scores[i].expected.mean(),
-                .greedy = scores[i].greedy.mean(),
-                .servable = can_be_served(study.conventions[i])};
-  if (i > 0) {
-    arm.gain = compare_paired(scores[i].expected, scores[0].expected, options.resamples, kSeed);
-  }
-  return arm;
+ArmResult describe_arm(const Candidate& candidate) {
+  return {.name = candidate.name,
+          .words = candidate.words,
+          .score = candidate.score.expected.mean(),
+          .greedy = candidate.score.greedy.mean(),
+          .servable = can_be_served(candidate.convention),
+          .other_texts = candidate.other_texts};
 }
 
-void judge(Explanation& result, const std::vector<Score>& scores, const std::vector<size_t>& order,
-           const ExplainOptions& options) {
+/// The best deviation that is better than chance allows, and better by enough to matter.
+void judge(Explanation& result, const std::vector<Candidate>& candidates,
+           const std::vector<size_t>& order, const ExplainOptions& options) {
   std::vector<double> p;
   for (const ArmResult& arm : result.arms) p.push_back(arm.gain.p);
   const std::vector<double> adjusted = holm(p);
-  for (size_t a = 0; a < result.arms.size(); ++a) result.arms[a].p_holm = adjusted[a];
-  const ArmResult& best = result.arms.front();
-  if (best.p_holm > options.alpha || best.gain.difference < options.min_gain) return;
-  result.verdict = 0;
-  for (size_t a = 1; a < result.arms.size(); ++a) {
-    const Comparison lead = compare_paired(scores[order[0]].expected, scores[order[a]].expected,
-                                           options.resamples, kSeed);
+  for (size_t a = 0; a < result.arms.size(); ++a) {
+    ArmResult& arm = result.arms[a];
+    arm.p_holm = adjusted[a];
+    const double needed =
+        arm.other_texts
+            ? std::max(options.min_gain, options.min_gain_of_texts * result.declared.score)
+            : options.min_gain;
+    if (result.verdict || arm.p_holm > options.alpha || arm.gain.difference < needed) continue;
+    result.verdict = a;
+  }
+  if (!result.verdict) return;
+  const PromptScores& best = candidates[order[*result.verdict]].score.expected;
+  for (size_t a = 0; a < result.arms.size(); ++a) {
+    if (a == *result.verdict) continue;
+    const Comparison lead =
+        compare_paired(best, candidates[order[a]].score.expected, options.resamples, kSeed);
     if (lead.low <= 0) result.not_told_apart.push_back(a);
   }
 }
@@ -128,25 +169,28 @@ void judge(Explanation& result, const std::vector<Score>& scores, const std::vec
 Explanation explain(const target::Target& target, const draft::Drafter& drafter,
                     const std::vector<std::vector<int64_t>>& prompts,
                     const ExplainOptions& options) {
-  const Study study = prepare_study(target, drafter, prompts, options);
-  const std::vector<Score> scores = score_all(target, drafter, study, options);
-  const auto& counts = scores[0].expected.count_P;
-  Explanation result{.prompts = study.dataset.num_documents(),
+  const std::vector<Candidate> candidates = score_all(target, drafter, prompts, options);
+  const auto& declared = candidates[0].score;
+  const auto& counts = declared.expected.count_P;
+  Explanation result{.prompts = static_cast<int64_t>(prompts.size()),
                      .anchors = std::accumulate(counts.begin(), counts.end(), int64_t{0}),
-                     .declared = describe_arm(study, scores, 0, options)};
+                     .declared = describe_arm(candidates[0])};
   if (result.anchors == 0) {
     fail("explain: expected answers of two tokens or more, got none in {} prompts", result.prompts);
   }
-  const std::vector<size_t> order = by_score(scores);
-  for (const size_t i : order) result.arms.push_back(describe_arm(study, scores, i, options));
-  judge(result, scores, order, options);
+  const std::vector<size_t> order = by_score(candidates);
+  for (const size_t i : order) {
+    result.arms.push_back(describe_arm(candidates[i]));
+    result.arms.back().gain =
+        compare_paired(candidates[i].score.expected, declared.expected, options.resamples, kSeed);
+  }
+  judge(result, candidates, order, options);
   if (options.confirm <= 0) return result;
-  result.declared.tau = decoded_tau(target, drafter, study.declared, prompts, options.evidence);
+  result.declared.tau = decoded_tau(target, drafter, candidates[0], options.evidence);
   int64_t confirmed = 0;
   for (size_t a = 0; a < order.size() && confirmed < options.confirm; ++a) {
     if (!result.arms[a].servable) continue;
-    result.arms[a].tau =
-        decoded_tau(target, drafter, study.conventions[order[a]], prompts, options.evidence);
+    result.arms[a].tau = decoded_tau(target, drafter, candidates[order[a]], options.evidence);
     ++confirmed;
   }
   return result;

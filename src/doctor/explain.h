@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "doctor/deviations.h"
 #include "doctor/evidence.h"
+#include "doctor/prompt_arms.h"
 #include "doctor/score.h"
 
 namespace dflash::doctor {
@@ -21,12 +22,16 @@ struct ExplainOptions {
   int64_t resamples = 10000;  // of prompts; the smallest p is 1 / (resamples + 1)
   double alpha = 0.01;        // after Holm's correction
   double min_gain = 0.01;     // expected tokens; below this a difference is of no use to anyone
-  int64_t confirm = 2;        // best deviations that are decoded for real; 0: none
+  /// Scored beside the deviations, on their own texts, paired by question. Other texts may be
+  /// easier for any drafter, so these must gain more before they are named.
+  std::vector<PromptArm> prompt_arms = {};
+  double min_gain_of_texts = 0.05;  // share of the declared score
+  int64_t confirm = 2;              // best deviations that are decoded for real; 0: none
   std::function<void(int64_t done, int64_t total)> on_arm = {};  // may be empty
   std::function<bool()> should_stop = {};                        // may be empty
 };
 
-/// One convention's row of the table.
+/// One convention's row of the table, or a prompt arm's.
 struct ArmResult {
   std::string name, words;
   double score = 0;      // expected acceptance length
@@ -34,6 +39,7 @@ struct ArmResult {
   Comparison gain = {};  // of the score, over the declared convention
   double p_holm = 1;
   bool servable = true;
+  bool other_texts = false;        // a prompt arm
   std::optional<double> tau = {};  // of real decoding, where it was run
 };
 

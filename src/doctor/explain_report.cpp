@@ -30,7 +30,8 @@ Json arm_json(const ArmResult& arm) {
                {"gain_high", arm.gain.high},
                {"p", arm.gain.p},
                {"p_holm", arm.p_holm},
-               {"servable", arm.servable}};
+               {"servable", arm.servable},
+               {"other_texts", arm.other_texts}};
   if (arm.tau) json["tau"] = *arm.tau;
   return json;
 }
@@ -42,6 +43,7 @@ std::string Explanation::sentence() const {
   const ArmResult& best = arms[*verdict];
   std::string text = fmt::format("this drafter was trained with {} ({}): {:+.3f} tokens a pass",
                                  best.words, best.name, best.gain.difference);
+  if (best.other_texts) text += " on the texts that this gives";
   if (!not_told_apart.empty()) {
     text += "; not told apart from:";
     for (const size_t a : not_told_apart) text += " " + arms[a].name;
@@ -68,6 +70,12 @@ std::string Explanation::to_table() const {
     text += row(arm, false);
   }
   if (!listed) text += row(declared, true);
+  for (const ArmResult& arm : arms) {
+    if (!arm.other_texts) continue;
+    text +=
+        "system-, thinking-, template-: the same questions give other texts; paired by question\n";
+    break;
+  }
   return text + "\n" + sentence() + "\n";
 }
 

@@ -18,7 +18,7 @@ void check_comparable(const data::FeatureInfo& a, const data::FeatureInfo& b) {
 
 double score_with(const draft::Drafter& drafter, const target::Target& target,
                   const data::Dataset& dataset, const std::vector<at::Tensor>& banks) {
-  const train::Vocabulary vocabulary(decode::draft_head(target, drafter.spec()), drafter.compute());
+  const train::Vocabulary vocabulary(decode::draft_head(target, drafter), drafter.compute());
   const Convention convention = declared_convention(drafter.spec());
   return score_convention(convention, drafter,
                           {.target = target,

@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "block/blocks.h"
+#include "decode/proposers.h"
 #include "train/losses.h"
 
 namespace dflash::doctor {
@@ -97,8 +98,8 @@ void add_scores(const block::BlockRule& rule, const block::Blocks& blocks, const
 Score score_convention(const Convention& convention, const draft::Drafter& drafter,
                        const ScoreInputs& inputs) {
   const c10::NoGradGuard no_grad;
-  const auto reader =
-      draft::Drafter::from_weights(convention.spec, drafter.compute(), drafter.parameters());
+  const auto reader = drafter_under(convention, drafter);
+  const nn::Table table = decode::draft_table(inputs.target, *reader);
   const block::BlockRule& rule = convention.spec.rule;
   Score score;
   for (int64_t d = 0; d < inputs.dataset.num_documents(); ++d) {
@@ -116,7 +117,7 @@ Score score_convention(const Convention& convention, const draft::Drafter& draft
         at::tensor(blocks.ids_NK, at::kLong).view({blocks.num_blocks, blocks.block_size});
     const at::Tensor hidden_NKD =
         reader->forward(reader->context(taps_TF, at::arange(taps_TF.size(0), at::kLong)), blocks,
-                        inputs.target.table().embed(ids_NK));
+                        table.embed(ids_NK));
     const at::Tensor hidden_RD = hidden_NKD.flatten(0, 1);
     add_scores(rule, blocks, answer(hidden_RD, ask(document, blocks), inputs.vocabulary), score);
   }

@@ -21,10 +21,8 @@ void add_block_stages(const block::BlockRule& rule, const block::Blocks& blocks,
       for (int64_t k = 0; k < size; ++k) {
         const int64_t begin = blocks.doc_begin_N[n];
         const auto span = block::context_span(rule.layers[l], begin, blocks.anchor_N[n], k);
-        int64_t first = k, last = k + 1;
-        while (first > 0 && block::sees_slot(rule.layers[l], k, first - 1)) --first;
-        while (last < size && block::sees_slot(rule.layers[l], k, last)) ++last;
-        seen.insert(seen.end(), {span.begin - begin, span.end - begin, first, last});
+        const auto slots = block::slot_span(rule.layers[l], k, size);
+        seen.insert(seen.end(), {span.begin - begin, span.end - begin, slots.begin, slots.end});
       }
     }
     stages.add(fmt::format("visible.{}", l), at::tensor(seen, at::kLong).view({-1, size, 4}));

@@ -45,8 +45,7 @@ Stages training_stages(const Convention& convention, const draft::Drafter& draft
   }
   Stages stages;
   stages.add("taps", row.taps_TF);
-  const auto reader =
-      draft::Drafter::from_weights(convention.spec, drafter.compute(), drafter.parameters());
+  const auto reader = drafter_under(convention, drafter);
   reader->set_observer([&](const std::string& stage, const at::Tensor& value) {
     const bool of_block = stage.ends_with("hidden");
     const int64_t size = convention.spec.rule.block_size;
@@ -56,9 +55,10 @@ Stages training_stages(const Convention& convention, const draft::Drafter& draft
   const block::BlockRule& rule = convention.spec.rule;
   const block::Blocks blocks = block::training_blocks(rule, row.packed(), anchors);
   add_block_stages(rule, blocks, stages);
-  const at::Tensor hidden_NKD = reader->forward(
-      context, blocks, target->table().embed(as_slots(blocks.ids_NK, blocks.block_size)));
-  const nn::Head head = decode::draft_head(*target, convention.spec);
+  const nn::Table table = decode::draft_table(*target, *reader);
+  const at::Tensor hidden_NKD =
+      reader->forward(context, blocks, table.embed(as_slots(blocks.ids_NK, blocks.block_size)));
+  const nn::Head head = decode::draft_head(*target, *reader);
   const train::Vocabulary vocabulary(head, drafter.compute());
   const at::Tensor logits = vocabulary.logits(hidden_NKD.flatten(0, 1));
   add_logits(rule, logits.view({blocks.num_blocks, blocks.block_size, -1}), head.id_V, stages);

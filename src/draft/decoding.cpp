@@ -11,21 +11,13 @@
 namespace dflash::draft {
 namespace {
 
-// Own-block keys of a slot as one range of slots; the rules of block/ never leave holes.
-block::Span slot_span(const block::LayerRule& rule, int64_t slot, int64_t block_size) {
-  block::Span span{slot, slot + 1};
-  while (span.begin > 0 && block::sees_slot(rule, slot, span.begin - 1)) --span.begin;
-  while (span.end < block_size && block::sees_slot(rule, slot, span.end)) ++span.end;
-  return span;
-}
-
 // Visible keys of every block row in one layer: context of its sequence, then its own block.
 std::vector<nn::RowKeys> row_keys(const block::LayerRule& rule, const block::Blocks& blocks,
                                   const std::vector<const nn::KvBuffer*>& contexts,
                                   const nn::KvBuffer& own) {
   const int64_t size = blocks.block_size;
   std::vector<block::Span> slots;
-  for (int64_t k = 0; k < size; ++k) slots.push_back(slot_span(rule, k, size));
+  for (int64_t k = 0; k < size; ++k) slots.push_back(block::slot_span(rule, k, size));
   std::vector<nn::RowKeys> keys;
   keys.reserve(static_cast<size_t>(blocks.num_blocks * size));
   for (int64_t n = 0; n < blocks.num_blocks; ++n) {

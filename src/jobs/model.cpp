@@ -18,17 +18,17 @@ std::shared_ptr<const text::Tokenizer> load_tokenizer(const fs::path& path) {
   return text::Tokenizer::from_gguf(*io::GgufFile::open(path));
 }
 
-text::ChatTemplate load_chat(const text::Tokenizer& tokenizer) {
+text::ChatTemplate load_chat(const text::Tokenizer& tokenizer, const text::ChatOptions& options) {
   try {
-    return text::ChatTemplate::for_tokenizer(tokenizer);
+    return text::ChatTemplate::for_tokenizer(tokenizer, options);
   } catch (const Error& e) {
     return text::ChatTemplate::refusing(e.what());
   }
 }
 
-Model load_model(const fs::path& path, nn::Compute compute) {
+Model load_model(const fs::path& path, nn::Compute compute, const text::ChatOptions& options) {
   auto tokenizer = load_tokenizer(path);
-  auto chat = load_chat(*tokenizer);
+  auto chat = load_chat(*tokenizer, options);
   auto target = target::load_target(path, {.compute = compute});
   if (tokenizer->size() > target->config().vocab_size) {
     fail("vocabulary does not fit: {}: the tokenizer knows {} ids, the embedding has {} rows",

@@ -19,13 +19,15 @@ struct Model {
 };
 
 /// A Hugging Face folder or a .gguf file. Errors name what is missing or not supported.
-Model load_model(const std::filesystem::path& path, nn::Compute compute);
+Model load_model(const std::filesystem::path& path, nn::Compute compute,
+                 const text::ChatOptions& chat = {});
 
 /// Only the text side: no weights are read.
 std::shared_ptr<const text::Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
 /// The tokenizer's template; an unknown one is refused only where something is to be rendered.
-text::ChatTemplate load_chat(const text::Tokenizer& tokenizer);
+text::ChatTemplate load_chat(const text::Tokenizer& tokenizer,
+                             const text::ChatOptions& options = {});
 
 /// Folder with the default target and the HumanEval prompts: $DFLASH_ASSETS, or assets/ in the
 /// current folder, or assets/ of the tree that the program was built in.

@@ -61,5 +61,25 @@ TEST_F(ExplainTest, NamesTheDeviation) {
   EXPECT_EQ(tried, mistakes.size());
 }
 
+// Trained as declared, on answers to the same questions put in other words.
+TEST_F(ExplainTest, NamesTheTextsThatItWasTrainedOn) {
+  const auto asked = small_prompts(64);
+  auto otherwise = asked;
+  for (auto& ids : otherwise) ids.insert(ids.begin(), {89, 88, 89});
+  const auto drafter = train_under(declared_, *start_, dataset_, target_, options_);
+  const ExplainOptions options{.evidence = {.max_new_tokens = 24}, .confirm = 0};
+
+  ExplainOptions served_otherwise = options;
+  served_otherwise.prompt_arms = {{"asked", "as they were asked", asked}};
+  const Explanation named = explain(*target_, *drafter, otherwise, served_otherwise);
+  ASSERT_TRUE(named.verdict.has_value()) << named.to_table();
+  EXPECT_EQ(named.arms[*named.verdict].name, "asked") << named.to_table();
+
+  ExplainOptions served_as_trained = options;
+  served_as_trained.prompt_arms = {{"otherwise", "put in other words", otherwise}};
+  const Explanation right = explain(*target_, *drafter, asked, served_as_trained);
+  EXPECT_FALSE(right.verdict.has_value()) << right.to_table();
+}
+
 }  // namespace
 }  // namespace dflash::doctor

@@ -52,6 +52,23 @@ TEST(Stages, TrainingAndDecodingAgreeUnderEveryRule) {
   }
 }
 
+// Both sides read the drafter's tables; without them the logits are other ones.
+TEST(Stages, OwnTablesServeBothSides) {
+  World world({{}, {}});
+  const Stages borrowed =
+      training_stages(world.declared, *world.drafter, world.target, world.dataset, world.places);
+  const auto& config = world.target->config();
+  world.drafter->set_own_tables(
+      {.embed_VD = draft::random_tensor({config.vocab_size, config.hidden_size}, 11),
+       .head_VD = draft::random_tensor({config.vocab_size, config.hidden_size}, 12)});
+  const auto results = world.compare(world.declared, world.declared);
+  EXPECT_EQ(first_difference(results), "") << stage_table(results, "train", "serve");
+  const Stages own =
+      training_stages(world.declared, *world.drafter, world.target, world.dataset, world.places);
+  EXPECT_EQ(first_difference(compare_stages(borrowed, own, stage_tolerance(nn::Compute::kF32))),
+            "layers.0.hidden");
+}
+
 TEST(Stages, TellingAnchorsHoldTheEdges) {
   const World world({{.window = 5}, {}});
   std::set<int64_t> first;

@@ -2,11 +2,13 @@
 // they should be; the doctor must name every mistake and accuse none that is right. Long: minutes a
 // drafter on a real target. Its short form, on a random target, is tests/doctor/explain_test.cpp.
 //
-//   prove DRAFTER DATASET OUT.json [STEPS]
+//   prove DRAFTER DATASET OUT.json [STEPS]     rows that OUT.json has already are kept
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "base/timer.h"
 #include "data/dataset.h"
@@ -33,11 +35,33 @@ struct Proof {
   std::shared_ptr<draft::Drafter> start = {};
   data::Dataset dataset = {};
   std::vector<std::vector<int64_t>> prompts = {};
+  std::vector<PromptArm> prompt_arms = {};
   train::TrainOptions options = {};
-  int wrong = 0;
+  std::filesystem::path out = {};
   Json rows = Json::array();
 
+  int64_t wrong() const {
+    return std::count_if(rows.begin(), rows.end(),
+                         [](const Json& row) { return !row.at("right").get<bool>(); });
+  }
+
+  bool has(const std::string& name, uint64_t seed) const {
+    return std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
+      return row.at("trained_with") == name && row.at("seed") == seed;
+    });
+  }
+
+  void save() const {
+    write_json(out, {{"format", "dflash-prove"},
+                     {"version", 1},
+                     {"target", jobs::describe(*model.target)},
+                     {"steps", options.total_steps},
+                     {"wrong", wrong()},
+                     {"drafters", rows}});
+  }
+
   void run(const std::string& name, const Convention& convention, uint64_t seed) {
+    if (has(name, seed)) return;
     const Timer timer;
     options.seed = seed;
     const auto drafter = train_under(convention, *start, dataset, model.target, options);
@@ -45,10 +69,10 @@ struct Proof {
     const Explanation result =
         explain(*model.target, *drafter, prompts,
                 {.evidence = {.max_new_tokens = 96, .stop_ids = model.tokenizer->stop_ids()},
-                 .anchors_per_document = 48});
+                 .anchors_per_document = 48,
+                 .prompt_arms = prompt_arms});
     const std::string verdict = result.verdict ? result.arms[*result.verdict].name : "none";
     const bool right = verdict == (name == "as declared" ? "none" : name);
-    wrong += right ? 0 : 1;
     fmt::print("{:<20} {:>8.3f} {:>8.3f}  {:<20} {:<6} {:>4.0f} s + {:.0f} s\n", name,
                result.declared.score, result.arms.front().score, verdict, right ? "right" : "WRONG",
                trained, timer.seconds() - trained);
@@ -57,6 +81,7 @@ struct Proof {
                 {"named", verdict},         {"right", right},
                 {"train_seconds", trained}, {"explanation", result.to_json()}};
     rows.push_back(std::move(row));
+    save();
   }
 };
 
@@ -69,16 +94,25 @@ Proof make_proof(const char* drafter, const char* dataset, int64_t steps) {
   proof.start = draft::load_zlab(folder, compute);
   proof.dataset = data::load_dataset(dataset);
   const auto tasks = eval::read_tasks(jobs::prompts_folder() / "heldout.jsonl", 24);
+  const auto& [target, tokenizer, chat] = proof.model;
+  std::vector<std::vector<text::Message>> questions;
   for (const auto& task : tasks.tasks) {
-    proof.prompts.push_back(
-        text::encode_prompt(*proof.model.tokenizer, proof.model.chat, task.messages));
+    questions.push_back(task.messages);
+    proof.prompts.push_back(text::encode_prompt(*tokenizer, chat, task.messages));
   }
+  proof.prompt_arms = prompt_arms(*tokenizer, chat, questions, proof.prompts);
   proof.options.total_steps = steps;
   return proof;
 }
 
 int prove(const char* drafter, const char* dataset, const char* out, int64_t steps) {
   Proof proof = make_proof(drafter, dataset, steps);
+  proof.out = out;
+  if (std::filesystem::exists(out)) {
+    const Json before = read_json(out);
+    if (before.at("steps") != steps) fail("{}: made with other steps: remove it", out);
+    proof.rows = before.at("drafters");
+  }
   const Convention declared = declared_convention(proof.start->spec());
   fmt::print("{:<20} {:>8} {:>8}  {:<20}\n", "trained with", "declared", "best", "the doctor says");
   for (const uint64_t seed : kRightSeeds) proof.run("as declared", declared, seed);
@@ -88,14 +122,8 @@ int prove(const char* drafter, const char* dataset, const char* out, int64_t ste
       if (deviation.name == name) proof.run(name, deviate(declared, deviation), 1);
     }
   }
-  write_json(out, {{"format", "dflash-prove"},
-                   {"version", 1},
-                   {"target", jobs::describe(*proof.model.target)},
-                   {"steps", steps},
-                   {"wrong", proof.wrong},
-                   {"drafters", proof.rows}});
-  fmt::print("{} drafters, {} named wrongly\n", proof.rows.size(), proof.wrong);
-  return proof.wrong == 0 ? 0 : 1;
+  fmt::print("{} drafters, {} named wrongly\n", proof.rows.size(), proof.wrong());
+  return proof.wrong() == 0 ? 0 : 1;
 }
 
 }  // namespace
