@@ -134,10 +134,10 @@ train::RunResult train_drafter(const Model& model, const TrainingOptions& option
        .drafter = inputs.drafter,
        .table = decode::draft_table(*model.target, *inputs.drafter),
        .head = decode::draft_head(*model.target, *inputs.drafter),
+       .final_norm = [&](const at::Tensor& last_RD) { return model.target->final_norm(last_RD); },
        .teacher_head =
            own_head ? std::optional(decode::draft_head(*model.target, inputs.drafter->spec()))
-                    : std::nullopt,
-       .final_norm = [&](const at::Tensor& last_RD) { return model.target->final_norm(last_RD); }},
+                    : std::nullopt},
       options.train);
   log_header(model, inputs, trainer);
   std::unique_ptr<Progress> progress;

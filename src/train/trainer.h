@@ -36,10 +36,10 @@ struct TrainParts {
   std::shared_ptr<draft::Drafter> drafter;
   nn::Table table;  // the target's
   nn::Head head;    // the drafter's: the target's, or its rows of the draft vocabulary (id_V)
-  /// The target's head over the ids of `head`, where that is the drafter's own; soft losses only.
-  std::optional<nn::Head> teacher_head = {};
   /// Target::final_norm; soft losses only.
   std::function<at::Tensor(const at::Tensor& last_RD)> final_norm = {};
+  /// The target's head over the ids of `head`, where that is the drafter's own; soft losses only.
+  std::optional<nn::Head> teacher_head = {};
 };
 
 /// Seconds of one step by phase.
