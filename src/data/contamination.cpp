@@ -52,18 +52,18 @@ void run_hashes(const std::vector<uint64_t>& words, int64_t length, Each each) {
   }
 }
 
-void add_strings(HeldOut& held_out, const Json& value) {
+void add_strings(HeldOut& held_out, const OrderedJson& value) {
   if (value.is_string()) held_out.add_text(value.get_ref<const std::string&>());
   if (value.is_structured()) {
-    for (const Json& part : value) add_strings(held_out, part);
+    for (const OrderedJson& part : value) add_strings(held_out, part);
   }
 }
 
-void add_row(HeldOut& held_out, const Json& record) {
+void add_row(HeldOut& held_out, const OrderedJson& record) {
   add_strings(held_out, record);
   const ParsedRow parsed = parse_row(record);
   if (const Row* row = std::get_if<Row>(&parsed)) {
-    for (const text::Message& message : row->messages) {
+    for (const text::Message& message : row->conversation.messages) {
       if (message.role == "user") held_out.add_prompt(message.content);
     }
   }
@@ -117,7 +117,8 @@ void HeldOut::add_prompt(std::string_view prompt) {
 
 void HeldOut::add_file(const fs::path& path) {
   if (path.extension() != ".jsonl") return add_text(read_text(path));
-  io::read_jsonl(path, {}, [&](int64_t, const Json& record) { add_row(*this, record); });
+  io::read_jsonl_in_order(path, {},
+                          [&](int64_t, const OrderedJson& record) { add_row(*this, record); });
 }
 
 bool HeldOut::shares_run_with(std::string_view text) const {

@@ -16,6 +16,7 @@
 #include "base/stop.h"
 #include "data/contamination.h"
 #include "io/jsonl.h"
+#include "text/unrendered.h"
 
 namespace dflash::data {
 namespace fs = std::filesystem;
@@ -70,8 +71,10 @@ class Preparer {
 
  private:
   void read_answers_settings(const fs::path& path);
-  void read_record(const std::string& where, const Json& record);
+  void read_record(const std::string& where, const OrderedJson& record);
   void add_row(const std::string& where, const Row& row);
+  std::optional<Rejected> check_chat(const Row& row) const;
+  void add_plain_text(const std::string& where, const text::Encoded& document, const Row& row);
   void add_document(const std::string& where, text::Encoded document, const Row& row);
   std::optional<Rejected> examine(const text::Encoded& document) const;
   bool loops(const text::Encoded& document) const;
@@ -88,7 +91,8 @@ class Preparer {
   HeldOut held_out_;
   Prepared out_;
   std::unordered_set<uint64_t> seen_contents_, seen_keys_;
-  std::vector<bool> truncated_, cut_;  // of each document kept so far
+  std::vector<bool> truncated_, cut_;   // of each document kept so far
+  std::vector<int64_t> conversations_;  // of each: the number of its row; -1: no conversation
   std::vector<std::string> answers_of_;
   bool only_plain_text_ = true;
   Progress progress_;
@@ -112,10 +116,11 @@ void Preparer::read_file(const fs::path& path) {
                                  progress_.update(++out_.report.rows);
                                  out_.report.drop("broken line", where(line), reason);
                                }};
-  const auto counts = io::read_jsonl(path, jsonl, [&](int64_t line, const Json& record) {
+  const auto on_record = [&](int64_t line, const OrderedJson& record) {
     if (stop_requested()) fail("stopped before the end: nothing was written");
     read_record(where(line), record);
-  });
+  };
+  const auto counts = io::read_jsonl_in_order(path, jsonl, on_record);
   if (counts.cut_off) {
     ++out_.report.rows;
     out_.report.drop("cut off at the end of the file", where(counts.lines), "");
@@ -139,7 +144,7 @@ void Preparer::read_answers_settings(const fs::path& path) {
   }
 }
 
-void Preparer::read_record(const std::string& where, const Json& record) {
+void Preparer::read_record(const std::string& where, const OrderedJson& record) {
   if (is_full()) return;
   progress_.update(++out_.report.rows);
   const ParsedRow parsed = parse_row(record);
@@ -154,20 +159,37 @@ void Preparer::add_row(const std::string& where, const Row& row) {
   if (row.kind == Row::Kind::kPlainText && !options_.plain_text) {
     return out_.report.drop("plain text, not asked for", where, "");
   }
-  if (row.kind == Row::Kind::kChat && row.messages.back().role == "user" &&
-      row.messages.size() < 3) {
-    return out_.report.drop("prompt without an answer", where, "");
-  }
-  if (row.kind == Row::Kind::kChat && chat_ == nullptr) {
-    return out_.report.drop("needs a chat template, the model has none", where, "");
-  }
-  text::Encoded document;
+  std::vector<text::Encoded> documents;
   try {
-    document = encode_row(row, tokenizer_, chat_);
+    if (const auto rejected = check_chat(row)) {
+      return out_.report.drop(rejected->reason, where, rejected->detail);
+    }
+    documents = encode_row(row, tokenizer_, chat_);
   } catch (const Error& error) {  // one odd row never ends the run (PREP-01)
     return out_.report.drop("refused by the chat template", where, error.what());
   }
-  if (row.kind != Row::Kind::kPlainText) return add_document(where, std::move(document), row);
+  if (row.kind == Row::Kind::kPlainText) return add_plain_text(where, documents[0], row);
+  for (size_t i = 0; i < documents.size() && !is_full(); ++i) {
+    out_.report.more_rows += i > 0 ? 1 : 0;
+    add_document(where, std::move(documents[i]), row);
+  }
+}
+
+/// What there is to train on in a conversation, and whether the template shows all of it.
+std::optional<Rejected> Preparer::check_chat(const Row& row) const {
+  if (row.kind != Row::Kind::kChat) return std::nullopt;
+  const auto& messages = row.conversation.messages;
+  const bool answered = std::any_of(messages.begin(), messages.end(),
+                                    [](const auto& m) { return m.role == "assistant"; });
+  if (!answered) return Rejected{"prompt without an answer", ""};
+  if (chat_ == nullptr) return Rejected{"needs a chat template, the model has none", ""};
+  const std::string missing = text::unrendered(*chat_, row.conversation);
+  if (missing.empty()) return std::nullopt;
+  return Rejected{"has " + missing + ", which the chat template does not render", ""};
+}
+
+void Preparer::add_plain_text(const std::string& where, const text::Encoded& document,
+                              const Row& row) {
   if (document.ids.empty()) return out_.report.drop("empty text", where, "");
   for (size_t begin = 0; begin < document.ids.size() && !is_full(); begin += options_.max_tokens) {
     out_.report.pieces += begin > 0 ? 1 : 0;
@@ -194,6 +216,7 @@ void Preparer::add_document(const std::string& where, text::Encoded document, co
                   [&](int64_t id) { return is_stop(tokenizer_, id); });
   truncated_.push_back(truncated);
   cut_.push_back(!ends && row.kind == Row::Kind::kExactIds);
+  conversations_.push_back(row.kind == Row::Kind::kChat ? out_.report.rows : -1);
   only_plain_text_ = only_plain_text_ && row.kind == Row::Kind::kPlainText;
   const uint64_t key = key_of(row, document);
   out_.dataset.add({std::move(document.ids), std::move(document.loss_mask), key});
@@ -257,12 +280,15 @@ void Preparer::choose_documents() {
     out_.dataset = select_documents(out_.dataset, order);
   }
   PrepareReport& report = out_.report;
+  std::unordered_set<int64_t> conversations;
   for (int64_t i = 0; i < out_.dataset.num_documents(); ++i) {
     const int64_t d = options_.shuffle ? order[i] : i;
+    if (conversations_[d] >= 0) conversations.insert(conversations_[d]);
     report.truncated += truncated_[d] ? 1 : 0;
     report.answers_cut += cut_[d] ? 1 : 0;
   }
   report.documents = out_.dataset.num_documents();
+  report.conversations = static_cast<int64_t>(conversations.size());
   report.tokens = out_.dataset.num_tokens();
   report.supervised = out_.dataset.num_supervised();
 }
@@ -307,23 +333,27 @@ Prepared Preparer::finish(const std::vector<fs::path>& files) {
 
 }  // namespace
 
-text::Encoded encode_row(const Row& row, const text::Tokenizer& tokenizer,
-                         const text::ChatTemplate* chat) {
-  text::Encoded out;
+std::vector<text::Encoded> encode_row(const Row& row, const text::Tokenizer& tokenizer,
+                                      const text::ChatTemplate* chat) {
   if (row.kind == Row::Kind::kChat) {
     DF_ASSERT(chat != nullptr, "a conversation needs a template");
-    return text::encode_segments(tokenizer, chat->render(row.messages, false));
+    std::vector<text::Encoded> documents;
+    for (const auto& segments : chat->training_rows(row.conversation)) {
+      documents.push_back(text::encode_segments(tokenizer, segments));
+    }
+    return documents;
   }
+  text::Encoded out;
   if (row.kind == Row::Kind::kPlainText) {
     out.ids = tokenizer.encode(row.text, text::Specials::kPlainText);
     out.loss_mask.assign(out.ids.size(), 1);
-    return out;
+    return {std::move(out)};
   }
   out.ids = row.prompt_ids;
   out.ids.insert(out.ids.end(), row.answer_ids.begin(), row.answer_ids.end());
   out.loss_mask.assign(row.prompt_ids.size(), 0);
   out.loss_mask.resize(out.ids.size(), 1);
-  return out;
+  return {std::move(out)};
 }
 
 bool truncate(text::Encoded& document, int64_t max_tokens) {

@@ -35,17 +35,20 @@ struct Prepared {
   PrepareReport report;
 };
 
-/// Reads .jsonl files (shapes: rows.h) and, with `plain_text`, .txt files whole. `chat` may be null
+/// Reads .jsonl files (shapes: rows.h) and, with `plain_text`, .txt files whole. A conversation
+/// becomes a document for each of ChatTemplate::training_rows; one of which the template leaves
+/// something out, such as reasoning or tools, is dropped whole and counted. `chat` may be null
 /// when no row needs a template: rows that do are dropped and counted. Broken lines and a torn last
 /// line are counted. Error: a missing file, ids made by another tokenizer (as the settings file
 /// beside regenerated answers says), or nothing kept (with the table).
 Prepared prepare(const std::vector<std::filesystem::path>& files, const text::Tokenizer& tokenizer,
                  const text::ChatTemplate* chat, const PrepareOptions& options);
 
-/// Ids and mask of a row, uncut. Exact ids are kept as they are: nothing is added to them. Error: a
-/// template that refuses the conversation.
-text::Encoded encode_row(const Row& row, const text::Tokenizer& tokenizer,
-                         const text::ChatTemplate* chat);
+/// Ids and mask of a row's documents, uncut: of a conversation as many as its template needs, else
+/// one. Exact ids are kept as they are: nothing is added to them. Error: a template that refuses
+/// the conversation.
+std::vector<text::Encoded> encode_row(const Row& row, const text::Tokenizer& tokenizer,
+                                      const text::ChatTemplate* chat);
 
 /// Cuts ids and mask alike; true when something was cut (R-PREP-3).
 bool truncate(text::Encoded& document, int64_t max_tokens);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/progress.h"
+
 namespace dflash::data {
 
 void PrepareReport::drop(const std::string& reason, const std::string& where,
@@ -27,7 +29,11 @@ std::string PrepareReport::text() const {
   constexpr std::string_view kLine = "{:<52} {:>9}  {}\n";
   std::string out = fmt::format(kLine, "rows read", rows, "");
   if (pieces > 0) out += fmt::format(kLine, "  more, where long plain text was cut", pieces, "");
-  out += fmt::format(kLine, "documents kept", documents, "");
+  if (more_rows > 0)
+    out += fmt::format(kLine, "  more, where the template rewrites earlier turns", more_rows, "");
+  const bool of_all = conversations == 0 || conversations == documents;
+  out += fmt::format(kLine, "documents kept", documents,
+                     of_all ? "" : "from " + counted(conversations, "conversations"));
   out += fmt::format(kLine, "tokens", tokens, "");
   out += fmt::format(kLine, "  supervised", supervised,
                      fmt::format("{:.1f} %", 100.0 * supervised_share()));
@@ -53,7 +59,9 @@ Json PrepareReport::to_json() const {
   }
   return {{"rows", rows},
           {"pieces", pieces},
+          {"more_rows", more_rows},
           {"documents", documents},
+          {"conversations", conversations},
           {"tokens", tokens},
           {"supervised", supervised},
           {"truncated", truncated},

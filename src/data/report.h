@@ -17,9 +17,11 @@ class PrepareReport {
     std::string first;  // where it was met first: "file:line" and the detail
   };
 
-  int64_t rows = 0;                    // records read, broken lines included; a .txt file is one
-  int64_t pieces = 0;                  // more documents that long plain text was cut into
-  int64_t documents = 0;               // kept
+  int64_t rows = 0;       // records read, broken lines included; a .txt file is one
+  int64_t pieces = 0;     // more documents that long plain text was cut into
+  int64_t more_rows = 0;  // more documents that conversations took: their template rewrites turns
+  int64_t documents = 0;  // kept: rows + pieces + more_rows - dropped
+  int64_t conversations = 0;           // records with messages that kept documents come from
   int64_t tokens = 0, supervised = 0;  // of the kept documents
   int64_t truncated = 0;               // kept documents cut to the longest length
   int64_t answers_cut = 0;             // kept documents whose last answer has no end token

@@ -4,7 +4,9 @@
 //   messages       [{role, content}]      conversations [{from, value}]
 //   prompt + response|completion          instruction (+ input) + output
 //   text                                  plain text
-// A record that says something we cannot render is rejected whole (PREP-02, PREP-04), never cut.
+// A turn may bring reasoning and tool calls, a conversation tools; whether the model's template
+// shows them is prepare's question. A record with something that we cannot read is rejected whole
+// (PREP-02, PREP-04), never cut.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,7 @@ struct Row {
   enum class Kind { kChat, kExactIds, kPlainText };
   Kind kind = Kind::kChat;
   std::string id;                               // the record's own "id"; empty: none
-  std::vector<text::Message> messages;          // kChat: system?, then user, assistant, ...
+  text::Conversation conversation;              // kChat: system?, developer?, user, assistant, ...
   std::vector<int64_t> prompt_ids, answer_ids;  // kExactIds
   std::string text;                             // kPlainText
 };
@@ -32,6 +34,9 @@ struct Rejected {
 };
 
 using ParsedRow = std::variant<Row, Rejected>;
-ParsedRow parse_row(const Json& record);
+
+/// A record whose keys stand in the order of the file: that of a tool's parameters lands in the
+/// prompt (PREP-16).
+ParsedRow parse_row(const OrderedJson& record);
 
 }  // namespace dflash::data

@@ -1,5 +1,7 @@
 #include "io/jsonl.h"
 
+#include <type_traits>
+
 #include "base/json_strict.h"
 #include "io/line_reader.h"
 
@@ -13,19 +15,23 @@ bool is_blank(const std::string& text) {
 }
 
 /// The record, or why there is none. Training data often has duplicate keys; the last one counts.
-Json parse_line(const LineReader::Line& line, const JsonlOptions& options) {
+template <typename Value>
+Value parse_line(const LineReader::Line& line, const JsonlOptions& options) {
   if (line.too_long) throw BadRecord(fmt::format("longer than {} bytes", options.max_line_bytes));
   try {
-    return parse_json_strictly(line.text, {.unique_keys = false});
+    if constexpr (std::is_same_v<Value, OrderedJson>) {
+      return parse_ordered_json_strictly(line.text, {.unique_keys = false});
+    } else {
+      return parse_json_strictly(line.text, {.unique_keys = false});
+    }
   } catch (const Error& error) {
     throw BadRecord(error.what());
   }
 }
 
-}  // namespace
-
-JsonlCounts read_jsonl(const std::filesystem::path& path, const JsonlOptions& options,
-                       const std::function<void(int64_t line, const Json& record)>& on_record) {
+template <typename Value>
+JsonlCounts read_lines(const std::filesystem::path& path, const JsonlOptions& options,
+                       const std::function<void(int64_t line, const Value& record)>& on_record) {
   LineReader reader(path, options.max_line_bytes);
   LineReader::Line line;
   JsonlCounts counts;
@@ -37,7 +43,7 @@ JsonlCounts read_jsonl(const std::filesystem::path& path, const JsonlOptions& op
     if (!line.too_long && is_blank(line.text)) continue;
     bool parsed = false;
     try {
-      const Json record = parse_line(line, options);
+      const Value record = parse_line<Value>(line, options);
       parsed = true;
       on_record(counts.lines, record);
       counts.records += 1;
@@ -53,6 +59,19 @@ JsonlCounts read_jsonl(const std::filesystem::path& path, const JsonlOptions& op
     }
   }
   return counts;
+}
+
+}  // namespace
+
+JsonlCounts read_jsonl(const std::filesystem::path& path, const JsonlOptions& options,
+                       const std::function<void(int64_t line, const Json& record)>& on_record) {
+  return read_lines<Json>(path, options, on_record);
+}
+
+JsonlCounts read_jsonl_in_order(
+    const std::filesystem::path& path, const JsonlOptions& options,
+    const std::function<void(int64_t line, const OrderedJson& record)>& on_record) {
+  return read_lines<OrderedJson>(path, options, on_record);
 }
 
 }  // namespace dflash::io

@@ -41,4 +41,9 @@ struct JsonlCounts {
 JsonlCounts read_jsonl(const std::filesystem::path& path, const JsonlOptions& options,
                        const std::function<void(int64_t line, const Json& record)>& on_record);
 
+/// The same, keys in the order of the file: of tools it lands in the prompt.
+JsonlCounts read_jsonl_in_order(
+    const std::filesystem::path& path, const JsonlOptions& options,
+    const std::function<void(int64_t line, const OrderedJson& record)>& on_record);
+
 }  // namespace dflash::io

@@ -175,11 +175,19 @@ std::vector<ChatTemplate::Turn> ChatTemplate::answers_of(const Conversation& con
   return turns;
 }
 
-/// {% generation %} says what the model writes, where prompts alone do not.
+/// {% generation %} says what the model writes, where prompts alone do not. In one row, so only for
+/// a template that keeps earlier answers as they were written.
 std::vector<Segment> ChatTemplate::tagged_row(const Conversation& conversation,
                                               const std::string& why) const {
   const jinja::Rendered rendered = run(conversation, false);
   if (!rendered.spans_complete) throw Error(why);
+  Conversation part = {.tools = conversation.tools};
+  for (const Message& message : conversation.messages) {
+    part.messages.push_back(message);
+    if (message.role != "assistant") continue;
+    const std::string written = text(part, false);
+    if (!rendered.text.starts_with(written.substr(0, answer_end(written)))) throw Error(why);
+  }
   std::vector<Segment> row;
   size_t at = 0;
   for (const auto& [begin, end] : rendered.generated) {

@@ -120,6 +120,19 @@ TEST(JsonStrict, DepthAndKeysAreBounded) {
   EXPECT_THROW(parse_json_strictly(R"({"a":{"b":1}})", {.max_keys = 1}), Error);
 }
 
+TEST(JsonStrict, KeepsTheOrderOfKeysWhereAsked) {
+  const auto text = R"({"b":{"z":1,"a":2},"a":3,"b":[]})";
+  EXPECT_EQ(parse_ordered_json_strictly(R"({"b":{"z":1,"a":2},"a":3})").dump(),
+            R"({"b":{"z":1,"a":2},"a":3})");
+  EXPECT_EQ(parse_ordered_json_strictly(text, {.unique_keys = false}).dump(), R"({"b":[],"a":3})");
+  EXPECT_THROW(parse_ordered_json_strictly(text), Error);
+  const JsonLimits one = {.max_ordered_keys = 1};
+  EXPECT_NO_THROW(parse_ordered_json_strictly(R"({"a":{"b":1}})", one));
+  EXPECT_NO_THROW(parse_json_strictly(R"({"a":1,"b":2})", one));
+  EXPECT_THAT(error_of<Error>([&] { parse_ordered_json_strictly(R"({"a":1,"b":2})", one); }),
+              HasSubstr("more than 1 keys in one object"));
+}
+
 TEST(Stop, FlagAndExitCodes) {
   set_stop_signal(0);
   EXPECT_FALSE(stop_requested());

@@ -27,8 +27,8 @@ class Prepare : public ::testing::Test {
   }
   text::Encoded encode(const std::string& user, const std::string& assistant) {
     Row row;
-    row.messages = {{"user", user}, {"assistant", assistant}};
-    return encode_row(row, tokenizer_, &chat_);
+    row.conversation.messages = {{"user", user}, {"assistant", assistant}};
+    return encode_row(row, tokenizer_, &chat_).at(0);
   }
   static std::string chat_line(const std::string& user, const std::string& assistant) {
     return Json{{"prompt", user}, {"response", assistant}}.dump() + "\n";

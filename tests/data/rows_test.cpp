@@ -14,7 +14,9 @@ std::vector<std::string> turns(const std::string& json) {
   const Row* row = std::get_if<Row>(&parsed);
   if (!row) return {"rejected: " + std::get<Rejected>(parsed).reason};
   std::vector<std::string> out;
-  for (const auto& message : row->messages) out.push_back(message.role + "=" + message.content);
+  for (const auto& message : row->conversation.messages) {
+    out.push_back(message.role + "=" + message.content);
+  }
   return out;
 }
 
@@ -72,41 +74,133 @@ TEST(Rows, RejectedWhole) {
   EXPECT_EQ(reason(R"({"other":1})"), "no known fields");
   EXPECT_EQ(reason("[1]"), "line is not a JSON object");
   EXPECT_EQ(reason(R"({"tools":[{"type":"function"}],"messages":[{"role":"user","content":"u"}]})"),
-            "has tools, which the chat template does not render");
+            "tools that cannot be read");
 }
 
-// R-PREP-6 as far as it goes without tools in the template: every spelling of the same tools has
-// the same outcome, and so has every spelling of none.
-TEST(Rows, ToolsAreSeenInEverySpelling) {
-  const auto with = [](const Json& tools) {
-    return reason(
-        Json{{"tools", tools},
-             {"messages",
-              {{{"role", "user"}, {"content", "u"}}, {{"role", "assistant"}, {"content", "a"}}}}}
-            .dump());
+TEST(Rows, OrderOfRoles) {
+  const auto of = [](const std::string& roles) {  // C: an answer with a call
+    Json list = Json::array();
+    for (const char letter : roles) {
+      const char* role = letter == 's'   ? "system"
+                         : letter == 'd' ? "developer"
+                         : letter == 'u' ? "user"
+                         : letter == 't' ? "tool"
+                                         : "assistant";
+      list.push_back({{"role", role}, {"content", "x"}});
+      if (letter == 'C') list.back()["tool_calls"] = {{{"name", "f"}}};
+    }
+    return reason(Json{{"messages", list}}.dump());
   };
-  const Json tool = {{"name", "f"}, {"parameters", Json::object()}};
-  const Json wrapped = {{"type", "function"}, {"function", tool}};
-  for (const Json& tools :
-       {Json::array({wrapped}), Json::array({tool}), Json::array({wrapped.dump()}),
-        Json(Json::array({wrapped}).dump()), Json("not JSON")}) {
-    EXPECT_EQ(with(tools), "has tools, which the chat template does not render") << tools;
+  for (const char* good : {"u", "sua", "dua", "sdua", "uau", "uCta", "uCttCtau", "uCt", "uata"}) {
+    EXPECT_EQ(of(good), "accepted") << good;
   }
-  for (const Json& none : {Json(), Json(""), Json::array(), Json("[]"), Json("null")}) {
-    EXPECT_EQ(with(none), "accepted") << none;
+  // PREP-04: a tool's turn right after a user's; calls that nothing answered
+  for (const char* bad : {"uta", "tua", "uCua", "uCa", "uaa", "ssua", "dsua", "usa", "uCtu"}) {
+    EXPECT_EQ(of(bad), "broken order of roles") << bad;
+  }
+  EXPECT_EQ(of("sd"), "empty conversation");
+}
+
+Row row_of(const std::string& json) {
+  return std::get<Row>(parse_row(OrderedJson::parse(json)));
+}
+
+/// The answer of a conversation with these fields beside its text.
+text::Message answer_with(const std::string& fields) {
+  return row_of(R"({"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"a",)" +
+                fields + "}]}")
+      .conversation.messages[1];
+}
+
+std::string reason_with(const std::string& fields) {
+  return reason(R"({"messages":[{"role":"user","content":"u"},{"role":"assistant","content":"a",)" +
+                fields + "}]}");
+}
+
+OrderedJson tools_of(const std::string& spelling) {
+  return row_of(R"({"messages":[{"role":"user","content":"u"}],"tools":)" + spelling + "}")
+      .conversation.tools;
+}
+
+// R-PREP-6, PREP-15, PREP-16: every spelling of the same tools is the same list.
+TEST(Rows, ToolsAreReadInEverySpelling) {
+  const std::string bare = R"({"name":"f","description":"d",)"
+                           R"("parameters":{"type":"object","properties":{"b":{},"a":{}}}})";
+  const std::string wrapped = R"({"type":"function","function":)" + bare + "}";
+  const auto text = [](const std::string& json) { return Json(json).dump(); };
+  const std::vector<std::string> spellings = {
+      "[" + wrapped + "]",
+      "[" + bare + "]",
+      text("[" + wrapped + "]"),
+      "[" + text(wrapped) + "]",
+      "[" + text(bare) + "]",
+      R"([{"function":)" + bare + R"(,"type":"function"}])",
+      R"([{"type":"function",)" + bare.substr(1) + "]",
+      R"([{"function":{"parameters":{"type":"object","properties":{"b":{},"a":{}}},)"
+      R"("description":"d","strict":null,"name":"f"}}])"};
+  for (const std::string& spelling : spellings) {
+    EXPECT_EQ(tools_of(spelling).dump(), "[" + wrapped + "]") << spelling;
+  }
+  for (const char* none : {"null", R"("")", "[]", R"("[]")", R"("null")"}) {
+    EXPECT_TRUE(tools_of(none).is_null()) << none;
+  }
+  for (const char* odd : {R"("not JSON")", "{}", "[1]", R"([{"type":"function"}])", R"(["x"])"}) {
+    EXPECT_EQ(
+        reason(std::string(R"({"messages":[{"role":"user","content":"u"}],"tools":)") + odd + "}"),
+        "tools that cannot be read")
+        << odd;
   }
 }
 
-TEST(Rows, FirstReasoningFieldDecides) {  // R-PREP-9
-  const auto with = [](const std::string& fields) {
-    return reason(R"({"messages":[{"role":"user","content":"u"},
-                      {"role":"assistant","content":"a",)" +
-                  fields + "}]}");
+// PREP-16: arguments are an object, whatever they were written as.
+TEST(Rows, CallsAreReadInEverySpelling) {
+  const std::string call =
+      R"({"type":"function","function":{"name":"f","arguments":{"b":1,"a":2}}})";
+  for (const std::string spelling :
+       {R"("tool_calls":[{"function":{"arguments":{"b":1,"a":2},"name":"f"},"type":"function"}])",
+        R"("tool_calls":[{"name":"f","arguments":"{\"b\":1,\"a\":2}"}])",
+        R"("tool_calls":"[{\"name\":\"f\",\"arguments\":{\"b\":1,\"a\":2}}]")",
+        R"("function_call":{"name":"f","arguments":"{\"b\": 1, \"a\": 2}"})"}) {
+    EXPECT_EQ(answer_with(spelling).more["tool_calls"].dump(), "[" + call + "]") << spelling;
+  }
+  EXPECT_EQ(answer_with(R"("tool_calls":[{"name":"f","id":"7","arguments":""}])").more.dump(),
+            R"({"tool_calls":[{"id":"7","type":"function","function":)"
+            R"({"name":"f","arguments":{}}}]})");
+  EXPECT_TRUE(answer_with(R"("tool_calls":[],"function_call":null)").more.is_null());
+  for (const char* odd : {R"("tool_calls":[{"name":"f","arguments":"{'a': 1}"}])",
+                          R"("tool_calls":[{"name":"f","arguments":[1]}])",
+                          R"("tool_calls":[{"arguments":{}}])", R"("tool_calls":7)"}) {
+    EXPECT_EQ(reason_with(odd), "tool calls that cannot be read") << odd;
+  }
+}
+
+TEST(Rows, ToolMessagesByAnyName) {
+  for (const char* role : {"tool", "function", "observation"}) {
+    const Row row = row_of(
+        R"({"messages":[{"role":"user","content":"u"},
+            {"role":"assistant","content":null,"tool_calls":[{"name":"f"}]},
+            {"role":")" +
+        std::string(role) + R"(","name":"f","tool_call_id":"7","content":[{"text":"r"}]}]})");
+    EXPECT_EQ(row.conversation.messages[1].content, "");
+    EXPECT_EQ(row.conversation.messages[2].role, "tool");
+    EXPECT_EQ(row.conversation.messages[2].content, "r");
+    EXPECT_EQ(row.conversation.messages[2].more.dump(), R"({"name":"f","tool_call_id":"7"})");
+  }
+}
+
+TEST(Rows, FirstReasoningFieldDecides) {  // R-PREP-9, PREP-12, PREP-13
+  const auto reasoning = [](const std::string& fields) {
+    return answer_with(fields).more["reasoning_content"].dump();
   };
-  EXPECT_EQ(with(R"("reasoning_content":"","reasoning":"z")"), "accepted");
-  EXPECT_EQ(with(R"("reasoning_content":null,"reasoning":"z")"),
-            "has reasoning, which the chat template does not render");
-  EXPECT_EQ(with(R"("thinking":"z")"), "has reasoning, which the chat template does not render");
+  EXPECT_EQ(reasoning(R"("reasoning_content":"","reasoning":"z")"), R"("")");
+  EXPECT_EQ(reasoning(R"("reasoning_content":null,"reasoning":"z")"), R"("z")");
+  EXPECT_EQ(reasoning(R"("thinking":"t","reasoning":"z")"), R"("t")");
+  EXPECT_TRUE(answer_with(R"("thinking":null)").more.is_null());
+  EXPECT_EQ(reason_with(R"("thinking":{"text":"t"})"), "reasoning is not text");
+  EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"u","reasoning":"r"}]})"),
+            "reasoning outside an answer");
+  EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"u","tool_calls":[{"name":"f"}]}]})"),
+            "tool calls outside an answer");
 }
 
 }  // namespace

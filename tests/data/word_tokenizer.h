@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "text/tokenizer.h"
@@ -14,6 +15,9 @@ class WordTokenizer : public text::Tokenizer {
  public:
   WordTokenizer() {
     for (const char* word : {"<|im_start|>", "<|im_end|>", "\n"}) id_of(word);
+  }
+  explicit WordTokenizer(std::string chat_template) : WordTokenizer() {
+    template_ = std::move(chat_template);
   }
 
   text::EncodedText encode_with_offsets(std::string_view text, text::Specials) const override {

@@ -108,6 +108,18 @@ TEST(Jsonl, LinesAcrossBufferEdgesStayWhole) {
   EXPECT_EQ(counts.records, 60000);
 }
 
+TEST(Jsonl, KeysKeepTheirOrderWhereAsked) {
+  const TempFolder folder;
+  write_file(folder / "x", "{\"b\":1,\"a\":2}\n{\"b\":\n{\"b\":1,\"b\":{\"d\":3,\"c\":4}}\n");
+  std::vector<std::string> seen;
+  const auto counts =
+      read_jsonl_in_order(folder / "x", skipping(), [&](int64_t line, const OrderedJson& record) {
+        seen.push_back(std::to_string(line) + record.dump());
+      });
+  EXPECT_THAT(seen, ElementsAre(R"(1{"b":1,"a":2})", R"(3{"b":{"d":3,"c":4}})"));
+  EXPECT_EQ(counts.skipped, 1);
+}
+
 TEST(Jsonl, CallbackMayRejectButOtherErrorsPass) {
   const TempFolder folder;
   write_file(folder / "x", "{}\n{\"messages\":[]}\n{}");

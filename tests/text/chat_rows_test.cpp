@@ -144,6 +144,20 @@ TEST(ChatRows, AnswersThatDoNotBeginWithTheirPrompt) {
   EXPECT_EQ(text_of(rows[0]), "<user>u<assistant>y</s>");
 }
 
+// What the tags enclose in an earlier turn need not be what the model wrote there.
+TEST(ChatRows, TagsDoNotStandForAnswersThatWereRewritten) {
+  const auto tagged = chat_with(
+      "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}"
+      "{{ m.content if loop.last else m.content | upper }}</s>{% endgeneration %}"
+      "{% else %}{{ m.content }}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<assistant><think>{% endif %}");
+  const Conversation one = {{{"user", "u"}, {"assistant", "y"}}};
+  EXPECT_EQ(tagged.training_rows(one).size(), 1U);
+  Conversation two = one;
+  two.messages.insert(two.messages.end(), one.messages.begin(), one.messages.end());
+  EXPECT_THAT(error_of([&] { tagged.training_rows(two); }), HasSubstr("cannot be supervised"));
+}
+
 TEST(ChatRows, TheAnswerEndsAtItsLastEndToken) {
   const auto chat = chat_with(family("generation_tags"));
   const Rows rows = chat.training_rows(

@@ -1,0 +1,97 @@
+#include "data/tools.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/json_strict.h"
+
+namespace dflash::data {
+namespace {
+
+/// The value, or what its JSON text says; null for an empty text.
+OrderedJson unpacked(const OrderedJson& value) {
+  if (!value.is_string()) return value;
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) return nullptr;
+  return parse_ordered_json_strictly(text, {.unique_keys = false});
+}
+
+/// These keys first, the others in their order; fields without a value are absent.
+OrderedJson in_order(const OrderedJson& object, std::initializer_list<std::string_view> first) {
+  OrderedJson out = OrderedJson::object();
+  for (const std::string_view key : first) {
+    const auto found = object.find(key);
+    if (found != object.end() && !found->is_null()) out[std::string(key)] = *found;
+  }
+  for (const auto& [key, value] : object.items()) {
+    if (!value.is_null() && !out.contains(key)) out[key] = value;
+  }
+  return out;
+}
+
+/// {"type": "function", "function": {...}} around what may be bare.
+OrderedJson wrapped(const OrderedJson& packed, const char* what) {
+  OrderedJson entry = unpacked(packed);
+  if (!entry.is_object()) fail("{}: expected an object, got {}", what, entry.type_name());
+  if (!entry.contains("function")) {
+    OrderedJson wrapper = {{"type", "function"}};
+    if (entry.value("type", OrderedJson()) == "function") entry.erase("type");
+    if (entry.contains("id")) {
+      wrapper["id"] = entry["id"];
+      entry.erase("id");
+    }
+    wrapper["function"] = std::move(entry);
+    entry = std::move(wrapper);
+  }
+  if (!entry.contains("type")) entry["type"] = "function";
+  const OrderedJson& function = entry["function"];
+  const bool named = function.is_object() && function.contains("name") &&
+                     function["name"].is_string() &&
+                     !function["name"].get_ref<const std::string&>().empty();
+  if (!named) fail("{}: expected a function with a name", what);
+  return in_order(entry, {"id", "type", "function"});
+}
+
+OrderedJson arguments_of(const OrderedJson& function) {
+  OrderedJson arguments = unpacked(function.value("arguments", OrderedJson()));
+  if (arguments.is_null()) return OrderedJson::object();
+  if (!arguments.is_object()) {
+    fail("arguments of a tool call: expected an object, got {}", arguments.type_name());
+  }
+  return arguments;
+}
+
+}  // namespace
+
+OrderedJson canonical_tools(const OrderedJson& tools) {
+  const OrderedJson list = unpacked(tools);
+  if (list.is_null()) return nullptr;
+  if (!list.is_array()) fail("tools: expected a list, got {}", list.type_name());
+  OrderedJson out = OrderedJson::array();
+  for (const OrderedJson& entry : list) {
+    OrderedJson tool = wrapped(entry, "tool");
+    tool["function"] = in_order(tool["function"], {"name", "description", "parameters"});
+    out.push_back(std::move(tool));
+  }
+  return out.empty() ? OrderedJson() : out;
+}
+
+OrderedJson canonical_calls(const OrderedJson& calls) {
+  OrderedJson list = unpacked(calls);
+  if (list.is_object() && !list.empty()) list = OrderedJson::array({list});
+  if (list.empty()) return nullptr;
+  if (!list.is_array()) fail("tool calls: expected a list, got {}", list.type_name());
+  OrderedJson out = OrderedJson::array();
+  for (const OrderedJson& entry : list) {
+    OrderedJson call = wrapped(entry, "tool call");
+    call["function"]["arguments"] = arguments_of(call["function"]);
+    call["function"] = in_order(call["function"], {"name", "arguments"});
+    out.push_back(std::move(call));
+  }
+  return out;
+}
+
+}  // namespace dflash::data

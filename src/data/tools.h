@@ -1,0 +1,19 @@
+// Tools and tool calls in every spelling that datasets have -> the one that templates read. Order
+// of keys and the form of arguments land in the prompt, so there is one of each (PREP-15, PREP-16).
+#pragma once
+
+#include "base/json.h"
+
+namespace dflash::data {
+
+/// A list of {"type": "function", "function": {"name", "description", "parameters", ...}}; null
+/// where there are no tools. Read: a list or the JSON text of one; of wrapped functions, bare ones,
+/// or JSON texts of either. What parameters hold keeps its order. Error: anything else.
+OrderedJson canonical_tools(const OrderedJson& tools);
+
+/// A list of {"id"?, "type": "function", "function": {"name", "arguments": {...}}}; null where
+/// there are no calls. Read: a list, one call, or the JSON text of either; of wrapped calls or bare
+/// ones; arguments as an object or as its JSON text. Error: anything else.
+OrderedJson canonical_calls(const OrderedJson& calls);
+
+}  // namespace dflash::data
