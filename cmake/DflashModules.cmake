@@ -65,6 +65,7 @@ endfunction()
 dflash_module(base PLAIN)
 dflash_module(io PLAIN base)
 dflash_module(block PLAIN base)
+dflash_module(runs PLAIN base io)
 dflash_module(text PLAIN base io PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 dflash_module(nn TORCH base io)
 dflash_module(data PLAIN base io block text)
@@ -76,7 +77,7 @@ dflash_module(jobs TORCH base io block text data nn target draft train decode)
 dflash_module(eval TORCH base io block text data nn target draft decode)
 dflash_module(doctor TORCH base io block text data nn target draft train decode jobs eval)
 dflash_module(cli TORCH base io block text data nn target draft train decode jobs eval doctor
-  CLI11::CLI11)
+  runs CLI11::CLI11)
 
 set_source_files_properties(src/cli/version.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
   COMPILE_DEFINITIONS "DFLASH_VERSION=\"${PROJECT_VERSION}\"")

@@ -9,6 +9,7 @@ ALLOWED = {
     "base": "",
     "io": "base",
     "block": "base",
+    "runs": "base io",
     "text": "base io",
     "nn": "base io",
     "data": "base io block text",
@@ -19,9 +20,9 @@ ALLOWED = {
     "jobs": "base io block text data nn target draft train decode",
     "eval": "base io block text data nn target draft decode",
     "doctor": "base io block text data nn target draft train decode jobs eval",
-    "cli": "base io block text data nn target draft train decode jobs eval doctor",
+    "cli": "base io block text data nn target draft train decode jobs eval doctor runs",
 }
-NO_TORCH = {"base", "io", "block", "text", "data"}
+NO_TORCH = {"base", "io", "block", "runs", "text", "data"}
 INCLUDE = re.compile(r'#\s*include\s+[<"]([^>"]+)[>"]')
 
 

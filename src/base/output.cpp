@@ -85,6 +85,14 @@ OutputLock lock_file(const fs::path& file) {
   return OutputLock(file.string() + ".lock", file);
 }
 
+bool is_locked(const fs::path& folder) {
+  const int fd = ::open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool locked = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return locked;
+}
+
 void claim_folder(const fs::path& folder, std::string_view index) {
   const std::string_view wanted = kind_of(index);
   for (const Kind& kind : kKinds) {

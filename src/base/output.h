@@ -28,6 +28,9 @@ class OutputLock {
 [[nodiscard]] OutputLock lock_folder(const std::filesystem::path& folder);
 /// The same for a result that is one file.
 [[nodiscard]] OutputLock lock_file(const std::filesystem::path& file);
+/// True while a process holds the lock of `folder`. Writes nothing; a folder that cannot be asked
+/// is not locked.
+bool is_locked(const std::filesystem::path& folder);
 
 /// Error when the folder holds another kind of result than the one that the file `index` is the
 /// index of ("dataset.json", "features.json", "run.json", "progress.json"): parts of one would

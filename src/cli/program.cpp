@@ -36,6 +36,7 @@ constexpr std::array kVerbs = {
          run_export},
     Verb{"import", "a drafter of any form -> the form this program writes, tied to a target",
          run_import},
+    Verb{"runs", "lists training runs, or compares them: settings, curves, tau, slots", run_runs},
     Verb{"inspect", "a model, drafter, dataset, feature folder, block or text, for people",
          run_inspect},
     Verb{"doctor", "proves train = serve for a drafter, or names the mistake", run_doctor},

@@ -23,6 +23,7 @@ int run_generate(int argc, char** argv);
 int run_chat(int argc, char** argv);
 int run_export(int argc, char** argv);
 int run_import(int argc, char** argv);
+int run_runs(int argc, char** argv);
 int run_inspect(int argc, char** argv);
 int run_doctor(int argc, char** argv);
 

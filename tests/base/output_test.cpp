@@ -34,6 +34,20 @@ TEST(OutputLock, AFileThatAKilledProcessLeftLocksNothing) {
   EXPECT_EQ(testing::read_file(folder / "a.jsonl.lock"), std::to_string(::getpid()));
 }
 
+TEST(OutputLock, IsSeenByThoseWhoOnlyLook) {
+  TempFolder folder;
+  EXPECT_FALSE(is_locked(folder.path()));
+  EXPECT_FALSE(is_locked(folder / "absent"));
+  {
+    const auto lock = lock_folder(folder.path());
+    EXPECT_TRUE(is_locked(folder.path()));
+    EXPECT_TRUE(is_locked(folder.path())) << "looking takes nothing";
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "looking leaves nothing";
+  testing::write_file(folder / ".lock", "1");
+  EXPECT_FALSE(is_locked(folder.path())) << "a killed process holds nothing";
+}
+
 TEST(ClaimFolder, HoldsOneKindOfResult) {
   TempFolder folder;
   claim_folder(folder / "absent", "dataset.json");

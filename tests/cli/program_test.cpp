@@ -49,7 +49,7 @@ TEST(Program, HelpAndUnknownVerbs) {
   const auto help = run("--help");
   EXPECT_EQ(help.code, 0);
   for (const char* verb : {"quickstart", "regenerate", "prepare", "capture", "train", "eval",
-                           "generate", "chat", "export", "import", "inspect"}) {
+                           "generate", "chat", "export", "import", "inspect", "runs"}) {
     EXPECT_NE(help.out.find(verb), std::string::npos) << verb;
     EXPECT_EQ(run(std::string(verb) + " --help").code, 0) << verb;
   }
@@ -181,6 +181,33 @@ TEST(Program, QuickstartComparesOptions) {
   EXPECT_EQ(run(call + " --fresh --target " + (folder / "none").string()).code, 1);
   EXPECT_EQ(testing::read_file(folder / "config.toml").find("fresh"), std::string::npos)
       << "the file of options must not start over";
+}
+
+TEST(Program, RunsAreListedAndCompared) {
+  TempFolder folder;
+  const auto write = [&](const char* name, double rate, double loss) {
+    std::filesystem::create_directories(folder / name);
+    const Json record = {{"format", "dflash-run"},
+                         {"version", 1},
+                         {"config", Json::object()},
+                         {"header", {{"total_steps", 1}, {"options", {{"lr", rate}}}}}};
+    testing::write_file(folder / name / "run.json", record.dump());
+    testing::write_file(folder / name / "metrics.jsonl",
+                        Json{{"step", 1}, {"anchors", 8}, {"loss", loss}}.dump() + "\n{\"st");
+    return (folder / name).string();
+  };
+  const std::string both = write("v3", 0.001, 2.5) + " " + write("v5", 0.002, 3.5);
+  const auto compared = run("runs --json " + both + " --out " + (folder / "r.json").string());
+  ASSERT_EQ(compared.code, 0) << compared.err;
+  const Json report = Json::parse(compared.out);
+  EXPECT_EQ(report["settings_that_differ"][0]["name"], "options.lr");
+  EXPECT_EQ(report["comparisons"][0]["first_other_step"], 1);
+  EXPECT_EQ(Json::parse(testing::read_file(folder / "r.json")), report);
+  const auto listed = run("runs " + folder.path().string());
+  ASSERT_EQ(listed.code, 0) << listed.err;
+  EXPECT_NE(listed.out.find("2 runs"), std::string::npos) << listed.out;
+  EXPECT_EQ(run("runs " + (folder / "none").string()).code, 1);
+  EXPECT_EQ(run("runs").code, 2);
 }
 
 TEST(Program, InspectSaysWhatIsUnfinished) {
