@@ -34,10 +34,10 @@ if(TARGET test_cli)
   add_dependencies(test_cli dflash-cpp)  # it runs the program
 endif()
 
-if(TARGET df_doctor)  # `make prove`: long, not part of ctest
+if(TARGET df_cli)  # `make prove`: long, not part of ctest
   add_executable(prove EXCLUDE_FROM_ALL "${CMAKE_SOURCE_DIR}/tests/prove/prove.cpp")
   target_include_directories(prove PRIVATE "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/tests")
-  target_link_libraries(prove PRIVATE df_doctor GTest::gtest)
+  target_link_libraries(prove PRIVATE df_cli GTest::gtest)
   target_precompile_headers(prove REUSE_FROM df_nn)
 endif()
 

@@ -11,13 +11,12 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/timer.h"
+#include "cli/drafters.h"
 #include "data/dataset.h"
 #include "doctor/explain.h"
 #include "doctor/world.h"
-#include "draft/zlab.h"
 #include "eval/tasks.h"
 #include "jobs/model.h"
-#include "train/checkpoint.h"
 
 namespace dflash::doctor {
 namespace {
@@ -88,10 +87,7 @@ struct Proof {
 Proof make_proof(const char* drafter, const char* dataset, int64_t steps) {
   const nn::Compute compute = nn::default_compute();
   Proof proof{.model = jobs::load_model(jobs::default_target(), compute)};
-  std::filesystem::path folder = drafter;
-  if (const auto best = train::best_checkpoint(folder / "checkpoints"))
-    folder = best->path / "model";
-  proof.start = draft::load_zlab(folder, compute);
+  proof.start = cli::load_drafter(drafter, proof.model);
   proof.dataset = data::load_dataset(dataset);
   const auto tasks = eval::read_tasks(jobs::prompts_folder() / "heldout.jsonl", 24);
   const auto& [target, tokenizer, chat] = proof.model;

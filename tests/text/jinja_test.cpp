@@ -144,7 +144,8 @@ TEST(Jinja, TemplatesOfLlamaCppEqualJinja2) {
   }
   const OrderedJson golden = read_ordered("families.json");
   const OrderedJson& conversations = golden.at("conversations");
-  for (const auto& [name, want] : read_ordered("package.json").items()) {
+  const OrderedJson package = read_ordered("package.json");
+  for (const auto& [name, want] : package.items()) {
     const std::string source = read_text(std::filesystem::path(folder) / "models/templates" / name);
     if (fnv(source) != want.at("source").get<std::string>()) {
       ADD_FAILURE() << name << " is of another version than the golden file";
