@@ -33,7 +33,7 @@ std::string row(const std::string& name, const std::vector<std::string>& cells) 
 std::string head(const std::string& title, const std::vector<TrainingRun>& runs) {
   std::vector<std::string> cells;
   for (size_t i = 0; i < runs.size(); ++i) cells.push_back(label(i));
-  return "\n" + row(title, cells);
+  return fmt::format("\n{}", row(title, cells));
 }
 
 std::string legend(const std::vector<TrainingRun>& runs) {
