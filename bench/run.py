@@ -38,7 +38,10 @@ def in_turn(ours, peer, rounds):
     runs = {"ours": [], "peer": []}
     for number in range(rounds):
         for side in ("ours", "peer") if number % 2 == 0 else ("peer", "ours"):
-            result = call(ours if side == "ours" else peer)
+            command = ours if side == "ours" else peer
+            words = " ".join(pathlib.Path(str(word)).name for word in command[:8])
+            print(f"  round {number + 1} of {rounds}: {words}", file=sys.stderr, flush=True)
+            result = call(command)
             if result:
                 runs[side].append(result)
     return runs
