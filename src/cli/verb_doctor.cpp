@@ -44,6 +44,11 @@ void check_asked(const DoctorOptions& options) {
       (options.explain || !options.trace.empty() || !options.record.empty())) {
     fail("--explain, --trace and --record: expected --drafter too");
   }
+  const int questions = (options.explain ? 1 : 0) + (options.trace.empty() ? 0 : 1) +
+                        (options.record.empty() ? 0 : 1) + (options.dataset.empty() ? 0 : 1);
+  if (questions > 1) {
+    fail("doctor: expected one of --explain, --trace, --record and --dataset, got {}", questions);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "doctor/statistics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
@@ -38,6 +39,9 @@ Comparison compare_paired(const PromptScores& arm, const PromptScores& base, int
   if (differences.empty()) return result;
   const auto drawn = static_cast<double>(differences.size());
   result.p = (1 + static_cast<double>(without_gain)) / (1 + drawn);
+  // Where every prompt happens to gain no resample loses, however few they are: chance alone does
+  // that once in 2^prompts.
+  result.p = std::max(result.p, std::pow(0.5, static_cast<double>(prompts)));
   std::sort(differences.begin(), differences.end());
   result.low = differences[static_cast<size_t>(0.025 * (drawn - 1))];
   result.high = differences[static_cast<size_t>(0.975 * (drawn - 1))];

@@ -19,7 +19,7 @@ struct PromptScores {
 struct Comparison {
   double difference = 0;     // mean(arm) - mean(base)
   double low = 0, high = 0;  // 95 % interval of the difference
-  double p = 1;              // one-sided: how often a resample of prompts has no gain
+  double p = 1;  // one-sided: how often a resample of prompts has no gain, at least 2^-prompts
 };
 
 /// Resamples whole prompts, the same ones for both arms, `resamples` times; keyed by seed. Asserts

@@ -247,6 +247,12 @@ std::string validations(const std::vector<TrainingRun>& runs) {
                           });
 }
 
+/// Without the year; "-" where no time is known.
+std::string short_time(decltype(TrainingRun::written) when) {
+  const std::string text = format_time(when);
+  return text.size() > 5 ? text.substr(5) : text;
+}
+
 std::string list_row(const Listed& listed) {
   constexpr size_t kPath = 28;
   const std::string path = keep_end(printable(listed.path.string()), kPath);
@@ -261,7 +267,7 @@ std::string list_row(const Listed& listed) {
                   fmt::format("{}/{}", run.last_step(), run.total_steps),
                   format_count(run.anchors_seen()), run.steps.empty() ? "-" : format_number(loss),
                   std::isnan(tau) ? "-" : fmt::format("{:.3f}", tau), state_name(run.state),
-                  format_time(run.written).substr(5));
+                  short_time(run.written));
   for (const std::string& problem : run.problems) {
     out += wrapped("   damaged: " + printable(problem), 5);
   }

@@ -30,6 +30,12 @@ TEST(Bootstrap, EqualArmsAreNotAGain) {
   EXPECT_DOUBLE_EQ(same.p, 1.0);
 }
 
+// Two prompts that both gain prove nothing: chance does that once in four.
+TEST(Bootstrap, FewPromptsNeverProve) {
+  const PromptScores base{{10, 12}, {4, 4}}, arm{{11, 13}, {4, 4}};
+  EXPECT_DOUBLE_EQ(compare_paired(arm, base, 10000, 1).p, 0.25);
+}
+
 TEST(Bootstrap, AGainInEveryPromptIsSureAndOneInASinglePromptIsNot) {
   PromptScores base, everywhere, once;
   for (int p = 0; p < 20; ++p) {
