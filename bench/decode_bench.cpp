@@ -5,26 +5,20 @@
 #include <c10/core/GradMode.h>
 #include <omp.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/timer.h"
+#include "common.h"
 #include "target/load.h"
 
 namespace dflash {
 namespace {
 
 constexpr int kRounds = 15;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Bytes per second of a plain sum over `bytes`, all threads.
 double read_rate(int64_t bytes) {
@@ -119,13 +113,5 @@ void run(const std::string& path, nn::Compute compute, int64_t context) {
 }  // namespace dflash
 
 int main(int argc, char** argv) {
-  try {
-    const std::string path = argc > 1 ? argv[1] : "assets/SmolLM2-135M-Instruct.Q4_1.gguf";
-    const auto compute = dflash::nn::parse_compute(argc > 2 ? argv[2] : "bf16");
-    dflash::run(path, compute, argc > 3 ? std::stol(argv[3]) : 256);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return dflash::run_on_target(argc, argv, dflash::run);
 }

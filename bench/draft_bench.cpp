@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <map>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/timer.h"
+#include "common.h"
 #include "decode/proposers.h"
 #include "jobs/model.h"
 #include "jobs/new_drafter.h"
@@ -22,11 +22,6 @@ namespace dflash {
 namespace {
 
 constexpr int kRounds = 41;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 /// Milliseconds by name, every part measured once a round.
 class Parts {
@@ -108,13 +103,5 @@ void run(const std::string& path, nn::Compute compute, int64_t context) {
 }  // namespace dflash
 
 int main(int argc, char** argv) {
-  try {
-    const std::string path = argc > 1 ? argv[1] : "assets/SmolLM2-135M-Instruct.Q4_1.gguf";
-    const auto compute = dflash::nn::parse_compute(argc > 2 ? argv[2] : "bf16");
-    dflash::run(path, compute, argc > 3 ? std::stol(argv[3]) : 256);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return dflash::run_on_target(argc, argv, dflash::run);
 }

@@ -23,10 +23,8 @@ foreach(module ${TEST_MODULES})
     target_precompile_headers(test_${module} REUSE_FROM df_nn)
   endif()
   add_test(NAME ${module} COMMAND test_${module})
-  # Waiting threads sleep: on a shared machine spinning ones take the time they wait for. MKL: as
-  # the program sets it.
-  set_tests_properties(${module} PROPERTIES TIMEOUT 1200
-    ENVIRONMENT "OMP_WAIT_POLICY=passive;MKL_CBWR=AUTO")
+  # Waiting threads sleep: on a shared machine spinning ones take the time they wait for.
+  set_tests_properties(${module} PROPERTIES TIMEOUT 1200 ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endforeach()
 
 if(TARGET test_eval)  # the hand-made target is decode's

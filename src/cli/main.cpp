@@ -16,16 +16,9 @@ void spin_briefly(char** argv) {
   execv("/proc/self/exe", argv);  // returns only on failure: then it goes on as it was
 }
 
-/// MKL (the products of f32 training) otherwise promises the same bits in a second run only where
-/// its threads happen to share the work alike.
-void same_bits_every_run() {
-  setenv("MKL_CBWR", "AUTO", /*overwrite=*/0);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   spin_briefly(argv);
-  same_bits_every_run();
   return dflash::cli::run_program(argc, argv);
 }
