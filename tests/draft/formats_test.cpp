@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "draft/formats_fixtures.h"
+#include "draft/golden_row.h"
 #include "draft/zlab.h"
 #include "nn/tensor_io.h"
 #include "support/temp_folder.h"
@@ -20,10 +21,6 @@ using testing::TempFolder;
 using Tensors = std::map<std::string, at::Tensor>;
 
 constexpr double kBound = 2e-4;  // f32 logits of size ~10..20 over two layers
-
-std::vector<int64_t> to_vector(const at::Tensor& x) {
-  return {x.const_data_ptr<int64_t>(), x.const_data_ptr<int64_t>() + x.numel()};
-}
 
 /// Logits of one block a given anchor, as decoding computes them.
 at::Tensor decode_blocks(const Drafter& drafter, Tensors& in) {
@@ -50,20 +47,10 @@ at::Tensor decode_blocks(const Drafter& drafter, Tensors& in) {
 /// speculators divides it.
 void compare_with_speculators(const Drafter& drafter, Tensors& in) {
   const DraftSpec& spec = drafter.spec();
-  const std::vector<int64_t> ids = to_vector(in["ids"]), doc = to_vector(in["doc"]);
-  std::vector<uint8_t> mask;
-  for (const int64_t m : to_vector(in["loss_mask"])) mask.push_back(static_cast<uint8_t>(m));
-  std::vector<int64_t> pos;
-  for (size_t t = 0; t < doc.size(); ++t) {
-    pos.push_back(t > 0 && doc[t] == doc[t - 1] ? pos.back() + 1 : 0);
-  }
-  const block::Blocks b =
-      block::training_blocks(spec.rule, {ids, mask, doc}, to_vector(in["anchors"]));
-  const at::Tensor embed = in["table"]
-                               .index_select(0, at::tensor(b.ids_NK, at::kLong))
-                               .view({b.num_blocks, b.block_size, -1});
+  const GoldenRow row(in, spec.rule);
+  const block::Blocks& b = row.blocks;
   const at::Tensor hidden =
-      drafter.forward(drafter.context(in["taps"], at::tensor(pos, at::kLong)), b, embed);
+      drafter.forward(drafter.context(in["taps"], row.positions()), b, row.embed(in["table"]));
   at::Tensor target_head = in["head"];
   if (!spec.draft_ids.empty()) {
     target_head = target_head.index_select(0, at::tensor(spec.draft_ids, at::kLong));

@@ -4,6 +4,7 @@
 #include <ATen/ops/log_softmax.h>
 
 #include "draft/fixtures.h"
+#include "draft/golden_row.h"
 #include "draft/zlab.h"
 #include "nn/tensor_io.h"
 #include "support/paths.h"
@@ -18,10 +19,6 @@ using Tensors = std::map<std::string, at::Tensor>;
 
 const std::filesystem::path kGolden = tree::root() / "tests/golden/draft";
 constexpr double kBound = 256 * 1.2e-7;  // c * eps * norm, rows of size ~1..3
-
-std::vector<int64_t> to_vector(const at::Tensor& x) {
-  return {x.const_data_ptr<int64_t>(), x.const_data_ptr<int64_t>() + x.numel()};
-}
 
 class Zlab : public testing::TestWithParam<const char*> {};
 
@@ -59,20 +56,10 @@ void compare_with_speculators(const char* name, InBlock in_block) {
   const auto drafter = Drafter::from_weights(spec, nn::Compute::kF32, weights);
   drafter->set_requires_grad(true);
 
-  const std::vector<int64_t> ids = to_vector(in["ids"]), doc = to_vector(in["doc"]);
-  std::vector<uint8_t> mask;
-  for (const int64_t m : to_vector(in["loss_mask"])) mask.push_back(static_cast<uint8_t>(m));
-  std::vector<int64_t> pos;
-  for (size_t t = 0; t < doc.size(); ++t) {
-    pos.push_back(t > 0 && doc[t] == doc[t - 1] ? pos.back() + 1 : 0);
-  }
-  const block::Blocks b =
-      block::training_blocks(spec.rule, {ids, mask, doc}, to_vector(in["anchors"]));
-  const at::Tensor embed = in["table"]
-                               .index_select(0, at::tensor(b.ids_NK, at::kLong))
-                               .view({b.num_blocks, b.block_size, -1});
+  const GoldenRow row(in, spec.rule);
+  const block::Blocks& b = row.blocks;
   const at::Tensor hidden =
-      drafter->forward(drafter->context(in["taps"], at::tensor(pos, at::kLong)), b, embed);
+      drafter->forward(drafter->context(in["taps"], row.positions()), b, row.embed(in["table"]));
   const at::Tensor logits = at::matmul(hidden, in["head"].t()).flatten(0, 1);
   expect_close(logits, in["logits"], kBound * 20, fmt::format("{} logits", name));
 

@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "draft/drafter.h"
 #include "draft/fixtures.h"
+#include "draft/golden_row.h"
 #include "nn/tensor_io.h"
 #include "support/paths.h"
 
@@ -38,10 +39,6 @@ const Case kCases[] = {
     {"anchor_first", {}, 1},
 };
 
-std::vector<int64_t> to_vector(const at::Tensor& x) {
-  return {x.const_data_ptr<int64_t>(), x.const_data_ptr<int64_t>() + x.numel()};
-}
-
 struct Setup {
   explicit Setup(const Case& c) : in(nn::load_tensors(kGolden / "inputs.safetensors")) {
     spec = small_spec({c.first, LayerRule{}});
@@ -53,13 +50,10 @@ struct Setup {
     }
     drafter = Drafter::from_weights(spec, nn::Compute::kF32, weights);
     drafter->set_requires_grad(true);
-    ids = to_vector(in["ids"]);
-    doc = to_vector(in["doc"]);
-    for (const int64_t m : to_vector(in["loss_mask"])) mask.push_back(static_cast<uint8_t>(m));
-    blocks = block::training_blocks(spec.rule, {ids, mask, doc}, to_vector(in["anchors"]));
-    for (size_t t = 0; t < doc.size(); ++t) {
-      pos.push_back(t > 0 && doc[t] == doc[t - 1] ? pos.back() + 1 : 0);
-    }
+    const GoldenRow row(in, spec.rule);
+    ids = row.ids;
+    pos = row.pos;
+    blocks = row.blocks;
   }
 
   // Draft ids of labels and slot weights, as the trainer has them.
@@ -95,8 +89,7 @@ struct Setup {
   Tensors in;
   DraftSpec spec;
   std::shared_ptr<Drafter> drafter;
-  std::vector<int64_t> ids, doc, pos, labels;
-  std::vector<uint8_t> mask;
+  std::vector<int64_t> ids, pos, labels;
   std::vector<double> weights;
   block::Blocks blocks;
 };
