@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
+
+#include "runs/pairs.h"
 
 namespace dflash::runs {
 namespace {
@@ -13,11 +16,6 @@ constexpr double kStandardErrors = 3.0, kSameSize = 0.1;
 
 int64_t position(const Step& step, Axis axis) {
   return axis == Axis::kStep ? step.step : step.anchors_seen;
-}
-
-/// Where a step's weights stood when its loss was measured: before its own anchors.
-int64_t weights_position(const Step& step, Axis axis) {
-  return axis == Axis::kStep ? step.step : step.anchors_seen - step.anchors;
 }
 
 bool same_bits(double a, double b) {
@@ -39,30 +37,6 @@ std::vector<std::string> differing_fields(const Step& a, const Step& b) {
     if (!same_bits(a.*field.metric, b.*field.metric)) out.emplace_back(field.name);
   }
   return out;
-}
-
-struct Pair {
-  const Step* step;  // the first run's
-  double difference;
-};
-
-std::vector<Pair> make_pairs(const TrainingRun& a, const TrainingRun& b, Axis axis, Metric metric) {
-  std::vector<Pair> pairs;
-  auto other = b.steps.begin();
-  for (const Step& step : a.steps) {
-    double sum = 0;
-    int64_t count = 0;
-    const int64_t end = weights_position(step, axis);
-    for (; other != b.steps.end() && weights_position(*other, axis) <= end; ++other) {
-      if (axis == Axis::kStep && other->step != step.step) continue;  // a line that `a` lacks
-      if (!std::isfinite((*other).*metric)) continue;
-      sum += (*other).*metric;
-      ++count;
-    }
-    if (count == 0 || !std::isfinite(step.*metric)) continue;
-    pairs.push_back({&step, sum / static_cast<double>(count) - step.*metric});
-  }
-  return pairs;
 }
 
 struct Window {
@@ -179,10 +153,15 @@ Identity compare_bits(const TrainingRun& a, const TrainingRun& b) {
 }
 
 Parting find_parting(const TrainingRun& a, const TrainingRun& b, Axis axis, Metric metric) {
+  const auto first_step_at = [&](int64_t position) {
+    return std::partition_point(a.steps.begin(), a.steps.end(), [&](const Step& step) {
+      return weights_position(step, axis) < position;
+    });
+  };
   const auto pairs = make_pairs(a, b, axis, metric);
   Parting out;
   out.num_pairs = static_cast<int64_t>(pairs.size());
-  out.pairs_per_window = std::max(kLeastPairs, out.num_pairs / kMostWindows);
+  out.pairs_per_window = std::max(kLeastPairs, (out.num_pairs + kMostWindows - 1) / kMostWindows);
   const auto windows = cut(pairs, static_cast<size_t>(out.pairs_per_window));
   if (windows.size() < 2) return out;
   out.verdict = Verdict::kTogether;
@@ -194,11 +173,12 @@ Parting find_parting(const TrainingRun& a, const TrainingRun& b, Axis axis, Metr
     }
     if (side == 0 || end - begin < 2) continue;
     const Window& last = windows[end - 1];
-    const Step& first = *pairs[windows[begin].begin].step;
+    const int64_t from = pairs[windows[begin].begin].position, to = pairs[last.end - 1].position;
+    const Step& first = *first_step_at(from);
     out.verdict = end == windows.size() ? Verdict::kApart : Verdict::kMetAgain;
     out.from_step = first.step;
     out.from_anchors = first.anchors_seen;
-    out.to_step = pairs[last.end - 1].step->step;
+    out.to_step = std::prev(first_step_at(to + 1))->step;
     out.difference = last.mean;
     out.error = last.error;
   }

@@ -1,12 +1,14 @@
 // Curves of two runs: until where they are the same bit for bit, and from where on they are apart
 // beyond noise. Numbers only.
 //
-// The statistic. Each step of the first run is paired with what the other run did meanwhile (the
-// same step, or the mean of its steps whose weights had seen as many anchors): what both share, the
-// falling curve and often the very batch, drops out of the difference. Pairs are cut into windows
-// of at least 10, at most 50 windows. A window is apart when |mean difference| > 3 standard errors
-// (deviation of the window's differences / sqrt(pairs)); curves are apart where at least two
-// windows in a row are, to the same side. One window alone is noise's.
+// The statistic. Losses are paired where the weights of both runs stood at the same place: steps of
+// the same number, or, aligned by anchors, each step of the run with the larger steps with the
+// other run's curve around it (runs/pairs.h). What both share, the falling curve and often the very
+// batch, drops out of the difference. Pairs are cut into windows of at least 10, at most 50
+// windows. A window is apart when |mean difference| > 3 standard errors (deviation of the window's
+// differences / sqrt(pairs)); curves are apart where at least two windows in a row are, to the same
+// side. One window alone is noise's. Swapping the runs mirrors the difference and keeps the
+// verdict.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +46,8 @@ enum class Verdict {
 struct Parting {
   Verdict verdict = Verdict::kTooShort;
   int64_t num_pairs = 0, pairs_per_window = 0;
-  // The last stretch that is apart, in steps of the first run (both inclusive); 0 when none is.
+  // The last stretch that is apart, in steps of the first run (both inclusive; those within the
+  // stretch); 0 when none is.
   int64_t from_step = 0, to_step = 0, from_anchors = 0;
   // Mean of second minus first and its standard error over the stretch's last window; with nowhere
   // apart over the last window of all.

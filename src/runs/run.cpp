@@ -118,11 +118,16 @@ Json read_record(const fs::path& path) {
   try {
     record = parse_json_strictly(read_text(path, kMaxRecordBytes));
   } catch (const Error& error) {
-    fail("{}: {}", path.string(), error.what());
+    fail(
+        "{}: {}\n  hint: it was cut off or changed after training wrote it: copy it again, or "
+        "remove "
+        "it and go on with 'train --resume', which writes it anew",
+        path.string(), error.what());
   }
   const Json format = record.is_object() ? record.value("format", Json()) : Json();
   if (format != "dflash-run") {
-    fail("{}: expected format \"dflash-run\", got {}", path.string(), format.dump());
+    fail("{}: expected format \"dflash-run\", got {}\n  hint: the folder that 'train --out' made",
+         path.string(), format.dump());
   }
   const Json version = record.value("version", Json());
   if (version != 1) {

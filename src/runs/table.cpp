@@ -257,7 +257,8 @@ std::string list_row(const Listed& listed) {
   constexpr size_t kPath = 28;
   const std::string path = keep_end(printable(listed.path.string()), kPath);
   if (!listed.run) {
-    return wrapped(fmt::format("{:<{}}  damaged: {}", path, kPath, printable(listed.problem)), 5);
+    const std::string problem = listed.problem.substr(0, listed.problem.find("\n  hint: "));
+    return wrapped(fmt::format("{:<{}}  damaged: {}", path, kPath, printable(problem)), 5);
   }
   const TrainingRun& run = *listed.run;
   const double loss = last_steps(run, kLastSteps).loss;

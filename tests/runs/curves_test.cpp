@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "made_run.h"
 
@@ -142,6 +144,91 @@ TEST(Axis, StepsOfOtherSizesAreAlignedByAnchors) {
   EXPECT_EQ(found.verdict, Verdict::kApart);
   EXPECT_NEAR(static_cast<double>(found.from_anchors), 51200, 512 * 10);
   EXPECT_NEAR(found.difference, 0.5, 0.05);
+}
+
+/// A noisy falling curve over the anchors that the weights have seen: noise falls with a step's
+/// size as a mean's does.
+TrainingRun falling(int64_t size, uint64_t seed, double shift = 0, int64_t from_anchors = 0) {
+  const double deviation = 2.0 / std::sqrt(static_cast<double>(size));
+  return of_losses(57600 / size, size, [=](int64_t step) {
+    const int64_t seen = (step - 1) * size;
+    return 4 + 6 * std::exp(-static_cast<double>(seen) / 15000) + deviation * noise(step, seed) +
+           (seen >= from_anchors ? shift : 0);
+  });
+}
+
+void expect_mirrored(const Parting& found, const Parting& swapped) {
+  EXPECT_EQ(found.verdict, swapped.verdict);
+  EXPECT_EQ(found.num_pairs, swapped.num_pairs);
+  EXPECT_EQ(found.difference, -swapped.difference);
+  EXPECT_EQ(found.error, swapped.error);
+}
+
+// The larger steps see the curve at fewer places; that alone must not look like a parting. Noise
+// parts two windows in a row in at most one comparison of a hundred (18 of 2000 with 96, 5 with
+// 16).
+TEST(Axis, StepsOfOtherSizesOfOneCurveStayTogether) {
+  constexpr int kSeeds = 200, kMostParted = 6;
+  for (const int64_t size : {16, 24, 64, 96}) {
+    int parted = 0;
+    for (int seed = 0; seed < kSeeds; ++seed) {
+      const TrainingRun a = falling(64, 2 * seed + 1), b = falling(size, 2 * seed + 2);
+      const Parting found = parting(a, b, Axis::kAnchors);
+      expect_mirrored(found, parting(b, a, Axis::kAnchors));
+      parted += found.verdict == Verdict::kTogether ? 0 : 1;
+    }
+    EXPECT_LE(parted, kMostParted) << "steps of 64 and " << size;
+  }
+}
+
+TEST(Axis, AShiftIsFoundInBothOrders) {
+  for (const int64_t size : {16, 24, 96}) {
+    for (const double shift : {0.3, -0.3}) {
+      const TrainingRun a = falling(64, 1), b = falling(size, 2, shift, 28800);
+      const Parting found = parting(a, b, Axis::kAnchors), swapped = parting(b, a, Axis::kAnchors);
+      expect_mirrored(found, swapped);
+      EXPECT_EQ(found.verdict, Verdict::kApart) << size;
+      EXPECT_NEAR(found.difference, shift, 4 * found.error) << size;
+      const auto window = static_cast<double>(found.pairs_per_window * std::max<int64_t>(size, 64));
+      EXPECT_NEAR(static_cast<double>(found.from_anchors), 28800, window) << size;
+      EXPECT_NEAR(static_cast<double>(swapped.from_anchors), 28800, window) << size;
+    }
+  }
+}
+
+// Without noise nothing is left of a straight line, whatever its slope and the sizes.
+TEST(Axis, AStraightLineIsComparedExactly) {
+  const auto line = [](int64_t size) {
+    return of_losses(9600 / size, size,
+                     [=](int64_t step) { return 10 - 1e-3 * static_cast<double>(size * step); });
+  };
+  for (const int64_t size : {16, 24, 60, 64, 96}) {
+    // Losses belong to the weights before a step: the larger step's line is that much lower.
+    const Parting found = parting(line(64), line(size), Axis::kAnchors);
+    EXPECT_NEAR(found.difference, 1e-3 * static_cast<double>(64 - size), 1e-12) << size;
+    EXPECT_NEAR(found.error, 0, 1e-12) << size;
+  }
+}
+
+// Steps of one size pair one to one, by step as by anchors.
+TEST(Axis, StepsOfOneSizePairByNumber) {
+  TrainingRun a = made(1), b = made(2, 0.1, 150);
+  a.steps[30].loss = std::nan("");
+  for (const auto& [first, second] : {std::pair(a, b), std::pair(b, a)}) {
+    const Parting by_step = parting(first, second);
+    const Parting by_anchors = parting(first, second, Axis::kAnchors);
+    EXPECT_EQ(by_step.to_json(), by_anchors.to_json());
+    EXPECT_EQ(by_step.num_pairs, 399);
+  }
+}
+
+TEST(Parting, AtMostFiftyWindows) {
+  for (const int64_t steps : {500, 549, 550, 1499}) {
+    const Parting found = parting(made(1, 0, 0, 0, steps), made(2, 0, 0, 0, steps));
+    EXPECT_EQ(found.num_pairs, steps);
+    EXPECT_LE(found.num_pairs / found.pairs_per_window, 50) << steps;
+    EXPECT_GT(found.num_pairs / found.pairs_per_window, 24) << steps;
+  }
 }
 
 TEST(Smooth, WindowsHoldTheirSteps) {

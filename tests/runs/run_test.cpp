@@ -120,6 +120,7 @@ TEST(ReadRun, OtherFormatsAreErrorsThatNameTheFile) {
     const std::string message = error_of<Error>([&] { read_run(folder / "a"); });
     EXPECT_THAT(message, HasSubstr(part)) << text;
     EXPECT_THAT(message, HasSubstr(folder.path().string())) << text;
+    EXPECT_THAT(message, HasSubstr("\n  hint: ")) << text;
   }
   for (const char* odd : {"[]", "3", "null", "{\"options\": 1, \"total_steps\": \"all\"}"}) {
     write_file(folder / "a" / "run.json",
