@@ -9,24 +9,30 @@
 #include "doctor/stages.h"
 #include "doctor/trace.h"
 #include "eval/tasks.h"
+#include "text/prompt.h"
 
 namespace dflash::cli {
 namespace {
 
-using Questions = std::vector<std::vector<text::Message>>;
+using Questions = std::vector<text::Conversation>;
 
 Questions questions_of(const DoctorOptions& options, int64_t limit) {
   Questions questions;
   for (const auto& task : eval::read_tasks(task_file(options.prompts), limit).tasks) {
-    questions.push_back(task.messages);
+    questions.push_back(task.conversation);
   }
   return questions;
 }
 
 std::vector<std::vector<int64_t>> encode(const jobs::Model& model, const Questions& questions) {
   std::vector<std::vector<int64_t>> prompts;
-  for (const auto& messages : questions) {
-    prompts.push_back(text::encode_prompt(*model.tokenizer, model.chat, messages));
+  for (const auto& question : questions) {
+    auto prompt = text::encode_whole_prompt(*model.tokenizer, model.chat, question);
+    if (!prompt.refused.empty()) {
+      fail("question {}: {}{}", prompts.size() + 1, prompt.refused,
+           prompt.detail.empty() ? "" : ": " + prompt.detail);
+    }
+    prompts.push_back(std::move(prompt.ids));
   }
   return prompts;
 }

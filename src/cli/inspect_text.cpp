@@ -41,7 +41,7 @@ int inspect_text(int argc, char** argv) {
   std::vector<int64_t> ids;
   if (chat) {
     const auto format = text::ChatTemplate::for_tokenizer(*tokenizer, target.chat_options());
-    ids = text::encode_prompt(*tokenizer, format, {{"user", content}});
+    ids = text::encode_prompt(*tokenizer, format, {{{"user", content}}});
   } else {
     ids = tokenizer->encode(content);
   }

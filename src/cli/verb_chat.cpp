@@ -61,7 +61,7 @@ int run_chat(int argc, char** argv) {
       continue;
     }
     messages.push_back({"user", *line});
-    const auto ids = text::encode_prompt(*model.tokenizer, model.chat, messages);
+    const auto ids = text::encode_prompt(*model.tokenizer, model.chat, {messages});
     if (static_cast<int64_t>(ids.size()) >= model.target->config().max_positions) {
       fmt::print(stderr, "the conversation has outgrown the target's context; a new one begins\n");
       restart();

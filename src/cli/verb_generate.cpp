@@ -45,7 +45,7 @@ int run_generate(int argc, char** argv) {
   if (!system.empty()) messages.push_back({"system", system});
   messages.push_back({"user", text});
   const auto ids = raw ? model.tokenizer->encode(text)
-                       : text::encode_prompt(*model.tokenizer, model.chat, messages);
+                       : text::encode_prompt(*model.tokenizer, model.chat, {messages});
   if (ids.empty()) fail("the prompt is empty");
   const auto generation =
       stream_generation(model, proposer.get(), ids, sampling,

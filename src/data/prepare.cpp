@@ -185,7 +185,7 @@ std::optional<Rejected> Preparer::check_chat(const Row& row) const {
   if (chat_ == nullptr) return Rejected{"needs a chat template, the model has none", ""};
   const std::string missing = text::unrendered(*chat_, row.conversation);
   if (missing.empty()) return std::nullopt;
-  return Rejected{"has " + missing + ", which the chat template does not render", ""};
+  return Rejected{text::unrendered_reason(missing), ""};
 }
 
 void Preparer::add_plain_text(const std::string& where, const text::Encoded& document,

@@ -44,6 +44,16 @@ std::optional<std::string> known_role(const std::string& role) {
   return found == kRoles.end() ? std::nullopt : std::optional(found->second);
 }
 
+/// Pictures and sounds: an answer to them is no answer to the text alone.
+std::optional<Rejected> check_only_text(const OrderedJson& holder) {
+  for (const char* name :
+       {"images", "image", "image_url", "audios", "audio", "input_audio", "videos", "video"}) {
+    const OrderedJson* found = field(holder, name);
+    if (found && !is_empty(*found)) return Rejected{"something that is no text", name};
+  }
+  return std::nullopt;
+}
+
 /// Text, or a list of text parts ({"type": "text", "text": ...}).
 std::optional<std::string> text_of(const OrderedJson& content) {
   if (content.is_string()) return content.get<std::string>();
@@ -51,10 +61,20 @@ std::optional<std::string> text_of(const OrderedJson& content) {
   std::string text;
   for (const OrderedJson& part : content) {
     const OrderedJson* piece = part.is_object() ? field(part, "text") : nullptr;
-    if (!piece || !piece->is_string()) return std::nullopt;
+    if (!piece || !piece->is_string() || check_only_text(part)) return std::nullopt;
     text += piece->get_ref<const std::string&>();
   }
   return text;
+}
+
+/// Appends the text of a field; one that is absent or empty has none.
+std::optional<Rejected> add_text(const OrderedJson& record, const char* name, std::string& text) {
+  const OrderedJson* found = field(record, name);
+  if (!found || is_empty(*found)) return std::nullopt;
+  const auto said = text_of(*found);
+  if (!said) return Rejected{fmt::format("{} is not text", name), found->type_name()};
+  text += *said;
+  return std::nullopt;
 }
 
 /// The first field that is there decides, an empty one too (PREP-12, PREP-13); in the order of the
@@ -71,16 +91,34 @@ std::optional<Rejected> read_reasoning(const OrderedJson& turn, text::Message& m
   return std::nullopt;
 }
 
+/// What the first field with something in it holds, read; null where all are absent or empty.
+OrderedJson first_filled(const OrderedJson& holder, std::initializer_list<const char*> names,
+                         OrderedJson (*read)(const OrderedJson&)) {
+  for (const char* name : names) {
+    const OrderedJson* found = field(holder, name);
+    OrderedJson value = found ? read(*found) : OrderedJson();
+    if (!value.is_null()) return value;
+  }
+  return nullptr;
+}
+
 std::optional<Rejected> read_calls(const OrderedJson& turn, text::Message& message) {
-  const OrderedJson* calls = first_field(turn, {"tool_calls", "function_call"});
-  if (!calls) return std::nullopt;
   try {
-    OrderedJson read = canonical_calls(*calls);
-    if (read.is_null()) return std::nullopt;
+    OrderedJson calls = first_filled(turn, {"tool_calls", "function_call"}, canonical_calls);
+    if (calls.is_null()) return std::nullopt;
     if (message.role != "assistant") return Rejected{"tool calls outside an answer", message.role};
-    message.more["tool_calls"] = std::move(read);
+    message.more["tool_calls"] = std::move(calls);
   } catch (const Error& error) {
     return Rejected{"tool calls that cannot be read", error.what()};
+  }
+  return std::nullopt;
+}
+
+std::optional<Rejected> read_tools(const OrderedJson& record, OrderedJson& tools) {
+  try {
+    tools = first_filled(record, {"tools", "functions"}, canonical_tools);
+  } catch (const Error& error) {
+    return Rejected{"tools that cannot be read", error.what()};
   }
   return std::nullopt;
 }
@@ -96,6 +134,7 @@ std::optional<Rejected> read_turn(const OrderedJson& turn, text::Message& messag
   const auto known = known_role(role->get<std::string>());
   if (!known) return Rejected{"unknown role", role->get<std::string>().substr(0, 40)};
   message.role = *known;
+  if (auto rejected = check_only_text(turn)) return rejected;
   if (auto rejected = read_reasoning(turn, message)) return rejected;
   if (auto rejected = read_calls(turn, message)) return rejected;
   for (const char* name : {"name", "tool_call_id"}) {
@@ -137,35 +176,91 @@ std::optional<Rejected> check_order(const std::vector<text::Message>& messages) 
   return said ? std::nullopt : std::optional(Rejected{"empty conversation", ""});
 }
 
-ParsedRow conversation(const OrderedJson& turns, const OrderedJson& record) {
+using Messages = std::vector<text::Message>;
+
+std::optional<Rejected> read_turns(const OrderedJson& turns, Messages& messages) {
   if (!turns.is_array()) return Rejected{"conversation is not a list", turns.type_name()};
-  Row row;
-  if (const OrderedJson* tools = first_field(record, {"tools", "functions"})) {
-    try {
-      row.conversation.tools = canonical_tools(*tools);
-    } catch (const Error& error) {
-      return Rejected{"tools that cannot be read", error.what()};
-    }
-  }
-  auto& messages = row.conversation.messages;
   for (const OrderedJson& turn : turns) {
-    if (auto rejected = read_turn(turn, messages.emplace_back())) return *rejected;
+    if (auto rejected = read_turn(turn, messages.emplace_back())) return rejected;
   }
-  if (auto rejected = check_order(messages)) return *rejected;
-  return row;
+  return std::nullopt;
 }
 
-ParsedRow question(const OrderedJson& prompt, const OrderedJson* input, const OrderedJson* answer) {
-  if (!prompt.is_string() || (answer && !answer->is_string())) {
-    return Rejected{"prompt or response is not text", ""};
+/// Earlier turns of a question: [[question, answer], ...].
+std::optional<Rejected> read_history(const OrderedJson& record, Messages& messages) {
+  const OrderedJson* history = field(record, "history");
+  if (!history || is_empty(*history)) return std::nullopt;
+  const Rejected other{"history is not a list of questions and answers", history->type_name()};
+  if (!history->is_array()) return other;
+  for (const OrderedJson& turn : *history) {
+    const bool pair =
+        turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string();
+    if (!pair) return other;
+    messages.push_back({"user", turn[0].get<std::string>()});
+    messages.push_back({"assistant", turn[1].get<std::string>()});
   }
-  Row row;
-  auto& messages = row.conversation.messages;
-  messages.push_back({"user", prompt.get<std::string>()});
-  if (input && input->is_string() && !is_empty(*input)) {
-    messages[0].content += "\n\n" + input->get<std::string>();
+  return std::nullopt;
+}
+
+/// A question in one field and its answer, if there is one, in the first of others.
+struct QuestionFields {
+  const char* question;
+  std::initializer_list<const char*> answers;
+  const char* input = nullptr;  // goes with the question
+};
+
+std::optional<Rejected> read_question(const OrderedJson& record, const QuestionFields& fields,
+                                      Messages& messages) {
+  const OrderedJson& question = *field(record, fields.question);
+  const OrderedJson* answer = first_field(record, fields.answers);
+  for (const OrderedJson* part : {&question, answer}) {
+    if (!part || part->is_string()) continue;
+    return Rejected{"prompt or response is not text",
+                    fmt::format("{}: expected text, got {}",
+                                part == &question ? fields.question : "answer", part->type_name())};
   }
+  if (auto rejected = read_history(record, messages)) return rejected;
+  std::string input;
+  if (fields.input) {
+    if (auto rejected = add_text(record, fields.input, input)) return rejected;
+  }
+  messages.push_back({"user", question.get<std::string>()});
+  if (!input.empty()) messages.back().content += "\n\n" + input;
   if (answer) messages.push_back({"assistant", answer->get<std::string>()});
+  return std::nullopt;
+}
+
+/// The record's own system message, where the conversation has none.
+std::optional<Rejected> read_system(const OrderedJson& record, Messages& messages) {
+  std::string system;
+  if (auto rejected = add_text(record, "system", system)) return rejected;
+  if (system.empty()) return std::nullopt;
+  if (messages.empty() || messages[0].role != "system") {
+    messages.insert(messages.begin(), {"system", system});
+  } else if (messages[0].content != system) {
+    return Rejected{"two system messages that differ", ""};
+  }
+  return std::nullopt;
+}
+
+std::optional<Rejected> read_messages(const OrderedJson& record, Messages& messages) {
+  if (const OrderedJson* turns = first_field(record, {"messages", "conversations"})) {
+    return read_turns(*turns, messages);
+  }
+  if (field(record, "prompt")) {
+    return read_question(record, {"prompt", {"response", "completion"}}, messages);
+  }
+  return read_question(record, {"instruction", {"output", "response"}, "input"}, messages);
+}
+
+ParsedRow conversation(const OrderedJson& record) {
+  Row row;
+  auto& [messages, tools] = row.conversation;
+  if (auto rejected = check_only_text(record)) return *rejected;
+  if (auto rejected = read_tools(record, tools)) return *rejected;
+  if (auto rejected = read_messages(record, messages)) return *rejected;
+  if (auto rejected = read_system(record, messages)) return *rejected;
+  if (auto rejected = check_order(messages)) return *rejected;
   return row;
 }
 
@@ -199,14 +294,8 @@ ParsedRow by_shape(const OrderedJson& record) {
   const OrderedJson* prompt_ids = field(record, "prompt_ids");
   const OrderedJson* answer_ids = field(record, "answer_ids");
   if (prompt_ids && answer_ids) return exact(*prompt_ids, *answer_ids);
-  if (const OrderedJson* turns = first_field(record, {"messages", "conversations"})) {
-    return conversation(*turns, record);
-  }
-  if (const OrderedJson* prompt = field(record, "prompt")) {
-    return question(*prompt, nullptr, first_field(record, {"response", "completion"}));
-  }
-  if (const OrderedJson* prompt = field(record, "instruction")) {
-    return question(*prompt, field(record, "input"), first_field(record, {"output", "response"}));
+  if (first_field(record, {"messages", "conversations", "prompt", "instruction"})) {
+    return conversation(record);
   }
   if (const OrderedJson* text = field(record, "text")) return plain(*text);
   return Rejected{"no known fields", ""};
@@ -222,6 +311,22 @@ ParsedRow parse_row(const OrderedJson& record) {
     row->id = id->is_string() ? id->get<std::string>() : id->dump();
   }
   return parsed;
+}
+
+Row parse_prompt(const OrderedJson& record) {
+  ParsedRow parsed = parse_row(record);
+  const auto* rejected = std::get_if<Rejected>(&parsed);
+  const Row* row = std::get_if<Row>(&parsed);
+  if (row && row->kind == Row::Kind::kChat) {
+    Messages& messages = std::get<Row>(parsed).conversation.messages;
+    if (messages.back().role == "assistant") messages.pop_back();
+    return std::get<Row>(std::move(parsed));
+  }
+  const std::string detail = rejected && !rejected->detail.empty() ? ": " + rejected->detail : "";
+  fail(
+      "{}{}\n  hint: a line is {{\"prompt\": \"...\"}} or "
+      "{{\"messages\": [{{\"role\": \"user\", \"content\": \"...\"}}]}}",
+      rejected ? rejected->reason : "a text or ids, expected a prompt or messages", detail);
 }
 
 }  // namespace dflash::data

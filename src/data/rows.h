@@ -1,12 +1,13 @@
-// One JSON record of a training file -> what it says. The shapes that are read, by the first of
-// these fields that is there:
+// One JSON record of a training or prompt file -> what it says. The shapes that are read, by the
+// first of these fields that is there:
 //   prompt_ids + answer_ids               exact ids, as `regenerate` writes them
 //   messages       [{role, content}]      conversations [{from, value}]
 //   prompt + response|completion          instruction (+ input) + output
 //   text                                  plain text
-// A turn may bring reasoning and tool calls, a conversation tools; whether the model's template
-// shows them is prepare's question. A record with something that we cannot read is rejected whole
-// (PREP-02, PREP-04), never cut.
+// All but the first and last may have `tools` (or `functions`) and `system`, a question also the
+// turns before it (`history`, [[question, answer], ...]). A turn may bring reasoning and tool
+// calls; whether the model's template shows them is the caller's question. A record with something
+// that we cannot read is rejected whole (PREP-02, PREP-04), never cut.
 #pragma once
 
 #include <cstdint>
@@ -38,5 +39,10 @@ using ParsedRow = std::variant<Row, Rejected>;
 /// A record whose keys stand in the order of the file: that of a tool's parameters lands in the
 /// prompt (PREP-16).
 ParsedRow parse_row(const OrderedJson& record);
+
+/// The same as a question: a conversation that ends with the user's or a tool's message. An answer
+/// at its end is left out, the target writes its own. Error: why it is none, with a hint but
+/// without file and line.
+Row parse_prompt(const OrderedJson& record);
 
 }  // namespace dflash::data

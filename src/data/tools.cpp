@@ -55,6 +55,35 @@ OrderedJson wrapped(const OrderedJson& packed, const char* what) {
   return in_order(entry, {"id", "type", "function"});
 }
 
+/// A null that no JSON schema holds. Arrow tables give each object all fields of its column, null
+/// where it has none; `default` and `const` alone may be null of their own (unless they are the
+/// names of parameters).
+bool has_foreign_null(const OrderedJson& value, bool in_properties = false) {
+  if (!value.is_structured()) return false;
+  for (const auto& [key, part] : value.items()) {
+    const bool may_be =
+        !value.is_object() || (!in_properties && (key == "default" || key == "const"));
+    if (part.is_null() && !may_be) return true;
+    if (has_foreign_null(part, value.is_object() && !in_properties && key == "properties")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+OrderedJson without_null_fields(const OrderedJson& value) {
+  if (!value.is_structured()) return value;
+  OrderedJson out = value.is_object() ? OrderedJson::object() : OrderedJson::array();
+  for (const auto& [key, part] : value.items()) {
+    if (value.is_array()) {
+      out.push_back(without_null_fields(part));
+    } else if (!part.is_null()) {
+      out[key] = without_null_fields(part);
+    }
+  }
+  return out;
+}
+
 OrderedJson arguments_of(const OrderedJson& function) {
   OrderedJson arguments = unpacked(function.value("arguments", OrderedJson()));
   if (arguments.is_null()) return OrderedJson::object();
@@ -68,15 +97,17 @@ OrderedJson arguments_of(const OrderedJson& function) {
 
 OrderedJson canonical_tools(const OrderedJson& tools) {
   const OrderedJson list = unpacked(tools);
-  if (list.is_null()) return nullptr;
+  if (list.empty()) return nullptr;
   if (!list.is_array()) fail("tools: expected a list, got {}", list.type_name());
   OrderedJson out = OrderedJson::array();
   for (const OrderedJson& entry : list) {
     OrderedJson tool = wrapped(entry, "tool");
-    tool["function"] = in_order(tool["function"], {"name", "description", "parameters"});
+    OrderedJson function = in_order(tool["function"], {"name", "description", "parameters"});
+    if (has_foreign_null(function)) function = without_null_fields(function);
+    tool["function"] = std::move(function);
     out.push_back(std::move(tool));
   }
-  return out.empty() ? OrderedJson() : out;
+  return out;
 }
 
 OrderedJson canonical_calls(const OrderedJson& calls) {

@@ -7,33 +7,34 @@
 namespace dflash::doctor {
 namespace {
 
-using Messages = std::vector<text::Message>;
+using text::Conversation;
 using Ids = std::vector<int64_t>;
 
-Messages without_system(Messages messages) {
+Conversation without_system(Conversation question) {
+  auto& messages = question.messages;
   if (!messages.empty() && messages[0].role == "system") messages.erase(messages.begin());
-  return messages;
+  return question;
 }
 
-Messages with_system(const Messages& messages, const std::string& content) {
-  Messages changed = without_system(messages);
-  changed.insert(changed.begin(), {"system", content});
+Conversation with_system(const Conversation& question, const std::string& content) {
+  Conversation changed = without_system(question);
+  changed.messages.insert(changed.messages.begin(), {"system", content});
   return changed;
 }
 
 /// The bare texts, one after the other: what a program sends that forgot the template.
-std::string bare(const Messages& messages) {
+std::string bare(const Conversation& question) {
   std::string text;
-  for (const text::Message& message : messages) {
+  for (const text::Message& message : question.messages) {
     text += (text.empty() ? "" : "\n\n") + message.content;
   }
   return text;
 }
 
 /// ChatML without what a template adds of its own (a default system prompt, a thinking block).
-std::string plain_chatml(const Messages& messages) {
+std::string plain_chatml(const Conversation& question) {
   std::string text;
-  for (const text::Message& message : messages) {
+  for (const text::Message& message : question.messages) {
     text += "<|im_start|>" + message.role + "\n" + message.content + "<|im_end|>\n";
   }
   return text + "<|im_start|>assistant\n";
@@ -46,14 +47,14 @@ bool has_chatml(const text::Tokenizer& tokenizer) {
 
 class Arms {
  public:
-  Arms(const std::vector<Messages>& questions, const std::vector<Ids>& declared)
+  Arms(const std::vector<Conversation>& questions, const std::vector<Ids>& declared)
       : questions_(questions), declared_(declared) {}
 
   void add(const std::string& name, const std::string& words,
-           const std::function<Ids(const Messages&)>& encode) {
+           const std::function<Ids(const Conversation&)>& encode) {
     PromptArm arm{name, words, {}};
     try {
-      for (const Messages& messages : questions_) arm.prompts.push_back(encode(messages));
+      for (const Conversation& question : questions_) arm.prompts.push_back(encode(question));
     } catch (const Error&) {
       return;  // the template refuses this form: nobody can have trained with it
     }
@@ -70,21 +71,21 @@ class Arms {
   std::vector<PromptArm> arms;
 
  private:
-  const std::vector<Messages>& questions_;
+  const std::vector<Conversation>& questions_;
   const std::vector<Ids>& declared_;
 };
 
 void add_system_arms(const text::Tokenizer& tokenizer, const text::ChatTemplate& chat, Arms& arms) {
-  arms.add("system-none", "no system prompt of its own", [&](const Messages& messages) {
-    return text::encode_prompt(tokenizer, chat, without_system(messages));
+  arms.add("system-none", "no system prompt of its own", [&](const Conversation& question) {
+    return text::encode_prompt(tokenizer, chat, without_system(question));
   });
-  arms.add("system-empty", "an empty system prompt", [&](const Messages& messages) {
-    return text::encode_prompt(tokenizer, chat, with_system(messages, ""));
+  arms.add("system-empty", "an empty system prompt", [&](const Conversation& question) {
+    return text::encode_prompt(tokenizer, chat, with_system(question, ""));
   });
   arms.add("system-helpful", "the system prompt 'You are a helpful assistant.'",
-           [&](const Messages& messages) {
+           [&](const Conversation& question) {
              return text::encode_prompt(tokenizer, chat,
-                                        with_system(messages, "You are a helpful assistant."));
+                                        with_system(question, "You are a helpful assistant."));
            });
 }
 
@@ -92,16 +93,17 @@ void add_thinking_arms(const text::Tokenizer& tokenizer, Arms& arms) {
   if (tokenizer.chat_template().find("enable_thinking") == std::string::npos) return;
   for (const bool on : {true, false}) {
     const auto chat = text::ChatTemplate::for_tokenizer(tokenizer, {.enable_thinking = on});
-    arms.add(
-        on ? "thinking-on" : "thinking-off", on ? "thinking mode on" : "thinking mode off",
-        [&](const Messages& messages) { return text::encode_prompt(tokenizer, chat, messages); });
+    arms.add(on ? "thinking-on" : "thinking-off", on ? "thinking mode on" : "thinking mode off",
+             [&](const Conversation& question) {
+               return text::encode_prompt(tokenizer, chat, question);
+             });
   }
 }
 
 }  // namespace
 
 std::vector<PromptArm> prompt_arms(const text::Tokenizer& tokenizer, const text::ChatTemplate& chat,
-                                   const std::vector<Messages>& questions,
+                                   const std::vector<Conversation>& questions,
                                    const std::vector<Ids>& declared) {
   Arms arms(questions, declared);
   if (!tokenizer.chat_template().empty()) {
@@ -109,11 +111,12 @@ std::vector<PromptArm> prompt_arms(const text::Tokenizer& tokenizer, const text:
     add_thinking_arms(tokenizer, arms);
   }
   if (has_chatml(tokenizer)) {
-    arms.add("template-chatml", "plain ChatML, nothing added",
-             [&](const Messages& messages) { return tokenizer.encode(plain_chatml(messages)); });
+    arms.add("template-chatml", "plain ChatML, nothing added", [&](const Conversation& question) {
+      return tokenizer.encode(plain_chatml(question));
+    });
   }
   arms.add("template-none", "no chat template: the bare text",
-           [&](const Messages& messages) { return tokenizer.encode(bare(messages)); });
+           [&](const Conversation& question) { return tokenizer.encode(bare(question)); });
   return std::move(arms.arms);
 }
 

@@ -19,7 +19,7 @@ struct PromptArm {
 /// All that the tokenizer and its template can say and that differ from `declared`, the questions
 /// as `chat` puts them. A form that the template refuses is left out.
 std::vector<PromptArm> prompt_arms(const text::Tokenizer& tokenizer, const text::ChatTemplate& chat,
-                                   const std::vector<std::vector<text::Message>>& questions,
+                                   const std::vector<text::Conversation>& questions,
                                    const std::vector<std::vector<int64_t>>& declared);
 
 }  // namespace dflash::doctor

@@ -1,5 +1,6 @@
 #include "eval/evaluate.h"
 
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -8,6 +9,7 @@
 #include "data/loops.h"
 #include "decode/proposers.h"
 #include "eval/arm.h"
+#include "text/prompt.h"
 
 namespace dflash::eval {
 namespace {
@@ -170,10 +172,25 @@ Report evaluate(const target::Target& target, const text::Tokenizer& tokenizer,
                 const text::ChatTemplate& chat, const std::vector<Drafter>& drafters,
                 const TaskSet& tasks, const EvalOptions& options) {
   std::vector<EncodedTask> encoded;
+  std::map<std::string, int64_t> refused;
   for (const Task& task : tasks.tasks) {
-    encoded.push_back({task.id, text::encode_prompt(tokenizer, chat, task.messages)});
+    auto prompt = text::encode_whole_prompt(tokenizer, chat, task.conversation);
+    if (prompt.refused.empty()) {
+      encoded.push_back({task.id, std::move(prompt.ids)});
+      continue;
+    }
+    refused[prompt.refused] += 1;
+    log_warning("eval: {}: left out, {}{}", task.id, prompt.refused,
+                prompt.detail.empty() ? "" : ": " + prompt.detail);
   }
-  return evaluate_ids(target, drafters, tasks.name, encoded, tokenizer.stop_ids(), options);
+  if (encoded.empty()) {
+    fail("eval: {}: none of the {} tasks can be asked: {}", tasks.name, tasks.tasks.size(),
+         refused.empty() ? "there are none" : refused.begin()->first);
+  }
+  Report report =
+      evaluate_ids(target, drafters, tasks.name, encoded, tokenizer.stop_ids(), options);
+  report.refused = std::move(refused);
+  return report;
 }
 
 }  // namespace dflash::eval

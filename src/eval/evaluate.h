@@ -49,6 +49,7 @@ Report evaluate_ids(const target::Target& target, const std::vector<Drafter>& dr
                     const std::string& set_name, const std::vector<EncodedTask>& tasks,
                     const std::vector<int64_t>& stop_ids, const EvalOptions& options);
 
+/// Tasks that the template refuses, or of which it does not show all, are left out and counted.
 Report evaluate(const target::Target& target, const text::Tokenizer& tokenizer,
                 const text::ChatTemplate& chat, const std::vector<Drafter>& drafters,
                 const TaskSet& tasks, const EvalOptions& options);

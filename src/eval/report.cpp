@@ -114,6 +114,7 @@ Json Report::to_json() const {
                {"kernels", kernels},
                {"num_tasks", num_tasks},
                {"num_too_long", num_too_long},
+               {"refused", refused},
                {"num_looping", num_looping},
                {"repeating_text", repeating_text},
                {"timed", timed},

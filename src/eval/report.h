@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,9 @@ struct Report {
   std::string prompt_hash;  // over all prompt ids: two runs compare only when it is the same
   std::string target, kernels;
   int64_t num_tasks = 0;
-  int64_t num_too_long = 0;   // tasks left out: prompt longer than the target's context
-  int64_t num_looping = 0;    // tasks whose text loops
+  int64_t num_too_long = 0;  // tasks left out: prompt longer than the target's context
+  std::map<std::string, int64_t> refused;  // tasks left out by the reason (text/prompt.h)
+  int64_t num_looping = 0;                 // tasks whose text loops
   double repeating_text = 0;  // share of the texts' windows that repeat one or two tokens
   bool timed = false;         // batch 1, arms in turn: speeds may be compared
   bool has_plain = false;

@@ -94,6 +94,9 @@ std::string Report::to_table() const {
       fmt::format("{}: {}, {} of them loop, prompts {}, {}, kernels {}\n", tasks,
                   counted(num_tasks, "tasks"), num_looping, prompt_hash, target, kernels);
   if (num_too_long > 0) out += counted(num_too_long, "tasks") + " left out: prompt too long\n";
+  for (const auto& [reason, count] : refused) {
+    out += counted(count, "tasks") + " left out: " + reason + "\n";
+  }
   if (stopped) out += "stopped early: the numbers cover a part of the tasks\n";
   out += main_table(*this);
   for (const ArmReport& arm : arms) out += arm.counts.passes() > 0 ? details(arm) : "";

@@ -2,42 +2,30 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "data/rows.h"
 #include "io/jsonl.h"
 
 namespace dflash::eval {
 namespace {
 
-std::string string_field(const Json& record, const char* key) {
-  if (!record.is_object() || !record.contains(key) || !record[key].is_string()) {
-    throw io::BadRecord(fmt::format("expected text under \"{}\"", key));
+bool is_human_eval(const OrderedJson& record) {
+  for (const char* key : {"task_id", "prompt", "entry_point"}) {
+    if (!record.contains(key)) return false;
   }
-  return record[key].get<std::string>();
+  return !record.contains("messages");
 }
 
-std::vector<text::Message> messages_of(const Json& record) {
-  if (!record.is_object()) throw io::BadRecord("expected an object");
-  if (!record.contains("messages")) {
-    const std::string prompt = string_field(record, "prompt");
-    const bool human_eval = record.contains("task_id") && record.contains("entry_point");
-    return {{"user", human_eval ? human_eval_message(prompt) : prompt}};
+Task parse_task(const OrderedJson& record, int64_t line) {
+  data::Row row = data::parse_prompt(record);
+  if (is_human_eval(record)) {
+    std::string& content = row.conversation.messages.back().content;
+    content = human_eval_message(content);
   }
-  const Json& list = record["messages"];
-  if (!list.is_array() || list.empty()) throw io::BadRecord("expected a list under \"messages\"");
-  std::vector<text::Message> messages;
-  for (const Json& message : list) {
-    messages.push_back({string_field(message, "role"), string_field(message, "content")});
+  const auto task_id = record.find("task_id");
+  if (task_id != record.end()) {
+    row.id = task_id->is_string() ? task_id->get<std::string>() : task_id->dump();
   }
-  if (messages.back().role == "assistant") messages.pop_back();  // the target writes its own
-  if (messages.empty()) throw io::BadRecord("expected a message before the assistant's");
-  return messages;
-}
-
-std::string id_of(const Json& record, int64_t line) {
-  for (const char* key : {"task_id", "id"}) {
-    if (!record.contains(key)) continue;
-    return record[key].is_string() ? record[key].get<std::string>() : record[key].dump();
-  }
-  return fmt::format("line {}", line);
+  return {row.id.empty() ? fmt::format("line {}", line) : row.id, std::move(row.conversation)};
 }
 
 }  // namespace
@@ -52,10 +40,13 @@ std::string human_eval_message(std::string_view prompt) {
 TaskSet read_tasks(const std::filesystem::path& path, int64_t limit) {
   TaskSet set;
   set.name = path.stem().string();
-  const auto counts = io::read_jsonl(path, {}, [&](int64_t line, const Json& record) {
+  const auto counts = io::read_jsonl_in_order(path, {}, [&](int64_t line, const auto& record) {
     if (limit > 0 && static_cast<int64_t>(set.tasks.size()) >= limit) return;
-    std::vector<text::Message> messages = messages_of(record);
-    set.tasks.push_back({id_of(record, line), std::move(messages)});
+    try {
+      set.tasks.push_back(parse_task(record, line));
+    } catch (const Error& error) {
+      throw io::BadRecord(error.what());
+    }
   });
   if (counts.cut_off) {
     log_warning("tasks: {}: the last line ({}) is cut off and left out; is the file whole?",

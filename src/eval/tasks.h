@@ -1,4 +1,5 @@
-// Task sets: JSON lines with `messages`, `prompt`, or HumanEval's own fields.
+// Task sets: JSON lines in any shape of a conversation that data/rows.h reads, an answer at its end
+// left out, or with HumanEval's own fields.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace dflash::eval {
 
 struct Task {
   std::string id;
-  std::vector<text::Message> messages;
+  text::Conversation conversation;
 };
 
 struct TaskSet {

@@ -1,6 +1,6 @@
-// Prompt files: one JSON object a line with `prompt` (text) or `messages`; `id` and `kind` are
-// optional. An assistant's turn at the end is left out: the target writes its own. HumanEval's own
-// lines (`task_id`, `prompt`) are eval's business.
+// Prompt files: one JSON object a line, in any shape of a conversation that data/rows.h reads; `id`
+// and `kind` are optional. An assistant's turn at the end is left out: the target writes its own.
+// HumanEval's own lines (`task_id`, `prompt`) are eval's business.
 #pragma once
 
 #include <filesystem>
@@ -9,12 +9,13 @@
 
 #include "jobs/model.h"
 #include "text/chat.h"
+#include "text/prompt.h"
 
 namespace dflash::jobs {
 
 struct Prompt {
   std::string id, kind;
-  std::vector<text::Message> messages;
+  text::Conversation conversation;
   std::string where = {};  // file and line, for messages
 };
 
@@ -27,12 +28,10 @@ struct PromptFile {
 /// Errors name the line; an id that is given twice is refused. `limit` 0: all.
 PromptFile read_prompts(const std::filesystem::path& path, int64_t limit = 0);
 
-/// A prompt ready for the target, or why it cannot be answered: "refused by the chat template",
+using text::EncodedPrompt;
+
+/// A prompt ready for the target, or why it cannot be answered: a reason of encode_whole_prompt or
 /// "longer than the context". One odd prompt never ends a job.
-struct EncodedPrompt {
-  std::vector<int64_t> ids = {};
-  std::string refused = {}, detail = {};  // empty: it can be answered
-};
 EncodedPrompt encode_prompt(const Model& model, const Prompt& prompt);
 
 }  // namespace dflash::jobs

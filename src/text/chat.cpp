@@ -265,8 +265,8 @@ Encoded encode_segments(const Tokenizer& tokenizer, const std::vector<Segment>& 
 }
 
 std::vector<int64_t> encode_prompt(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                   const std::vector<Message>& messages) {
-  return encode_segments(tokenizer, chat.render(messages, true)).ids;
+                                   const Conversation& conversation) {
+  return encode_segments(tokenizer, {{chat.text(conversation, true), false}}).ids;
 }
 
 }  // namespace dflash::text

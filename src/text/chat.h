@@ -92,8 +92,9 @@ class ChatTemplate {
 /// segment. Markers inside message text are parsed too, as the reference renderers do.
 Encoded encode_segments(const Tokenizer& tokenizer, const std::vector<Segment>& segments);
 
-/// Prompt ids ready for generation: render + encode.
+/// Prompt ids ready for generation: text + encode. What the template does not show of it is left
+/// out; text/prompt.h refuses such a conversation.
 std::vector<int64_t> encode_prompt(const Tokenizer& tokenizer, const ChatTemplate& chat,
-                                   const std::vector<Message>& messages);
+                                   const Conversation& conversation);
 
 }  // namespace dflash::text

@@ -92,9 +92,10 @@ void mark(Message& message, Marks& marks) {
   if (message.role == "tool") marks.add_to(message.content, "tool messages");
 }
 
-}  // namespace
+enum class Ends { kWithAnswer, kAsPrompt };
 
-std::string unrendered(const ChatTemplate& chat, const Conversation& conversation) {
+std::string first_unrendered(const ChatTemplate& chat, const Conversation& conversation,
+                             Ends ends) {
   Marks marks;
   Conversation part = {.tools = conversation.tools};
   for (OrderedJson& tool : part.tools) {
@@ -104,9 +105,10 @@ std::string unrendered(const ChatTemplate& chat, const Conversation& conversatio
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     part.messages.push_back(conversation.messages[i]);
     mark(part.messages.back(), marks);
-    if (part.messages.back().role != "assistant") continue;
+    const bool asks = ends == Ends::kAsPrompt && i + 1 == conversation.messages.size();
+    if (part.messages.back().role != "assistant" && !asks) continue;
     if (!marks.empty()) {
-      std::string missing = marks.first_missing(chat.text(part, /*generation_prompt=*/false));
+      std::string missing = marks.first_missing(chat.text(part, /*generation_prompt=*/asks));
       if (!missing.empty()) return missing;
     }
     for (; unmarked <= i; ++unmarked) part.messages[unmarked] = conversation.messages[unmarked];
@@ -114,6 +116,20 @@ std::string unrendered(const ChatTemplate& chat, const Conversation& conversatio
     marks.clear();
   }
   return "";
+}
+
+}  // namespace
+
+std::string unrendered(const ChatTemplate& chat, const Conversation& conversation) {
+  return first_unrendered(chat, conversation, Ends::kWithAnswer);
+}
+
+std::string unrendered_in_prompt(const ChatTemplate& chat, const Conversation& conversation) {
+  return first_unrendered(chat, conversation, Ends::kAsPrompt);
+}
+
+std::string unrendered_reason(const std::string& missing) {
+  return "has " + missing + ", which the chat template does not render";
 }
 
 }  // namespace dflash::text

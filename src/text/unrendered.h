@@ -15,4 +15,11 @@ namespace dflash::text {
 /// as ChatTemplate::text.
 std::string unrendered(const ChatTemplate& chat, const Conversation& conversation);
 
+/// The same of a conversation that the target is to go on with: what follows the last answer counts
+/// too.
+std::string unrendered_in_prompt(const ChatTemplate& chat, const Conversation& conversation);
+
+/// What reports count it as: "has tools, which the chat template does not render".
+std::string unrendered_reason(const std::string& missing);
+
 }  // namespace dflash::text

@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/prepare.h"
+#include "data/templates.h"
 #include "data/word_tokenizer.h"
-#include "support/paths.h"
 #include "support/temp_folder.h"
 
 namespace dflash::data {
@@ -17,24 +17,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
-/// Keeps the reasoning of the last turn only and shows tools, as Qwen3's does; with our markers.
-std::string agent_template() {
-  const Json families = read_json(tree::root() / "tests/golden/jinja/families.json");
-  const std::string text = families.at("families").at("strip_old_reasoning").at("template");
-  return replaced(replaced(text, "</s>", "<|im_end|>"), "<s>", "<|im_start|>");
-}
-
-std::string smollm2_template() {
-  return read_json(tree::root() / "tests/golden/text/chat.json").at("smollm2");
-}
 
 struct Trained {
   Prepared prepared;
@@ -172,6 +154,23 @@ TEST(PrepareChat, WhatTheTemplateLeavesOutIsCounted) {
   EXPECT_EQ(out.dropped_for("has tools, which the chat template does not render"), 1);
   EXPECT_EQ(out.dropped_for("tools that cannot be read"), 1);  // PREP-15: the run goes on
   EXPECT_EQ(out.prepared.report.dropped(), 5);
+}
+
+// What stands beside the turns is trained on as if it had stood in them.
+TEST(PrepareChat, SystemAndHistoryOfARecordAreTurns) {
+  const std::string beside =
+      R"({"system": "s", "history": [["u1", "a1"]], "instruction": "u2", "output": "x y"})";
+  const std::string differ = R"({"system": "t", "messages": [{"role": "system", "content": "s"},
+      {"role": "user", "content": "u"}, {"role": "assistant", "content": "x y"}]})";
+  const std::string picture = R"({"prompt": "u", "response": "x y", "images": ["a.png"]})";
+  const Trained out = train_on(smollm2_template(), {beside, one_line(differ), picture});
+  EXPECT_THAT(out.texts, ElementsAre("<|im_start|> system / s <|im_end|> / <|im_start|> user / u1 "
+                                     "<|im_end|> / <|im_start|> assistant / a1 <|im_end|> / "
+                                     "<|im_start|> user / u2 <|im_end|> / "
+                                     "<|im_start|> assistant / x y <|im_end|> / "));
+  EXPECT_THAT(out.answers, ElementsAre("a1 <|im_end|> x y <|im_end|> "));
+  EXPECT_EQ(out.dropped_for("two system messages that differ"), 1);
+  EXPECT_EQ(out.dropped_for("something that is no text"), 1);
 }
 
 // No template rewrites anything here: turns, empty reasoning and tool messages in one document.

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "base/error.h"
+
 namespace dflash::data {
 namespace {
 
@@ -141,10 +145,10 @@ TEST(Rows, ToolsAreReadInEverySpelling) {
   for (const std::string& spelling : spellings) {
     EXPECT_EQ(tools_of(spelling).dump(), "[" + wrapped + "]") << spelling;
   }
-  for (const char* none : {"null", R"("")", "[]", R"("[]")", R"("null")"}) {
+  for (const char* none : {"null", R"("")", "[]", R"("[]")", R"("null")", "{}"}) {
     EXPECT_TRUE(tools_of(none).is_null()) << none;
   }
-  for (const char* odd : {R"("not JSON")", "{}", "[1]", R"([{"type":"function"}])", R"(["x"])"}) {
+  for (const char* odd : {R"("not JSON")", "[1]", R"([{"type":"function"}])", R"(["x"])"}) {
     EXPECT_EQ(
         reason(std::string(R"({"messages":[{"role":"user","content":"u"}],"tools":)") + odd + "}"),
         "tools that cannot be read")
@@ -201,6 +205,146 @@ TEST(Rows, FirstReasoningFieldDecides) {  // R-PREP-9, PREP-12, PREP-13
             "reasoning outside an answer");
   EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"u","tool_calls":[{"name":"f"}]}]})"),
             "tool calls outside an answer");
+}
+
+// Of calls and tools an empty field is as if absent; the other spelling is read.
+TEST(Rows, AnEmptyFieldHidesNoCallsAndNoTools) {
+  const std::string call = R"([{"type":"function","function":{"name":"f","arguments":{}}}])";
+  for (const char* empty : {"[]", "{}", "null", R"("")", R"("[]")"}) {
+    const std::string fields =
+        std::string(R"("tool_calls":)") + empty + R"(,"function_call":{"name":"f"})";
+    EXPECT_EQ(answer_with(fields).more["tool_calls"].dump(), call) << empty;
+    const std::string tools = std::string(empty) + R"(,"functions":[{"name":"f"}])";
+    EXPECT_EQ(tools_of(tools).dump(), R"([{"type":"function","function":{"name":"f"}}])") << empty;
+  }
+  EXPECT_EQ(tools_of(R"([{"name":"f"}],"functions":[{"name":"g"}])")[0]["function"]["name"], "f");
+  EXPECT_EQ(row_of(R"({"prompt":"u","tools":[{"name":"f"}]})").conversation.tools.size(), 1u);
+}
+
+TEST(Rows, TheSystemMessageOfARecord) {
+  const std::string both = R"("messages":[{"role":"system","content":"s"},)"
+                           R"({"role":"user","content":"u"}])";
+  for (const std::string shape : {R"("messages":[{"role":"user","content":"u"}])",
+                                  R"("conversations":[{"from":"human","value":"u"}])",
+                                  R"("prompt":"u")", R"("instruction":"u")", both.c_str()}) {
+    EXPECT_THAT(turns(R"({"system":"s",)" + shape + "}"), ElementsAre("system=s", "user=u"))
+        << shape;
+  }
+  EXPECT_THAT(turns(R"({"system":[{"type":"text","text":"s"}],"prompt":"u"})"),
+              ElementsAre("system=s", "user=u"));
+  for (const char* none : {R"("")", "null", "[]", "{}"}) {
+    EXPECT_THAT(turns(std::string(R"({"prompt":"u","system":)") + none + "}"),
+                ElementsAre("user=u"));
+  }
+  EXPECT_EQ(reason(R"({"system":"t",)" + both + "}"), "two system messages that differ");
+  EXPECT_EQ(reason(R"({"system":7,"prompt":"u"})"), "system is not text");
+  EXPECT_EQ(reason(R"({"system":"s","conversations":[]})"), "empty conversation");
+}
+
+TEST(Rows, HistoryBecomesEarlierTurns) {
+  EXPECT_THAT(turns(R"({"instruction":"u3","input":"i","output":"a3","system":"s",
+                        "history":[["u1","a1"],["u2","a2"]]})"),
+              ElementsAre("system=s", "user=u1", "assistant=a1", "user=u2", "assistant=a2",
+                          "user=u3\n\ni", "assistant=a3"));
+  EXPECT_THAT(turns(R"({"prompt":"u2","response":"a2","history":[["u1","a1"]]})"),
+              ElementsAre("user=u1", "assistant=a1", "user=u2", "assistant=a2"));
+  for (const char* none : {"[]", "null", R"("")"}) {
+    EXPECT_THAT(turns(std::string(R"({"prompt":"u","history":)") + none + "}"),
+                ElementsAre("user=u"));
+  }
+  for (const char* odd : {R"(["u1","a1"])", R"([["u1"]])", R"([["u1",null]])", R"("u1")", "7",
+                          R"([{"user":"u1","assistant":"a1"}])", R"({"u1":"a1"})"}) {
+    EXPECT_EQ(reason(std::string(R"({"prompt":"u","history":)") + odd + "}"),
+              "history is not a list of questions and answers")
+        << odd;
+  }
+}
+
+TEST(Rows, WhatIsNoTextIsRejected) {
+  for (const std::string field : {"images", "image", "audio", "videos"}) {
+    const std::string some = "\"" + field + R"(":["x.bin"])", none = "\"" + field + R"(":[])";
+    EXPECT_EQ(reason_with(some), "something that is no text") << field;
+    EXPECT_EQ(reason(R"({"prompt":"u",)" + some + "}"), "something that is no text") << field;
+    EXPECT_EQ(reason_with(none), "accepted") << field;
+    EXPECT_EQ(reason(R"({"prompt":"u",)" + none + "}"), "accepted") << field;
+  }
+  EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":[{"text":"x","image":"a.png"}]}]})"),
+            "message content is not text");
+  for (const char* odd : {"7", R"(["i"])", R"({"table":1})"}) {
+    EXPECT_EQ(reason(std::string(R"({"instruction":"u","output":"a","input":)") + odd + "}"),
+              "input is not text")
+        << odd;
+  }
+  EXPECT_THAT(turns(R"({"instruction":"u","input":{},"output":"a"})"),
+              ElementsAre("user=u", "assistant=a"));
+}
+
+// PREP-15, PREP-16: a table of Arrow gives every tool the fields of all others.
+TEST(Rows, NullsOfArrowAreNoPartOfATool) {
+  const auto tool = [](const std::string& parameters) {
+    return R"([{"type":"function","function":{"name":"f","parameters":)" + parameters + "}}]";
+  };
+  const std::string arrow =
+      tool(R"({"type":"object","properties":{"city":{"type":"string","enum":null,"default":null},)"
+           R"("days":null,"default":null,"box":{"anyOf":[{"type":"null","items":null},null]}},)"
+           R"("required":null})");
+  EXPECT_EQ(tools_of(arrow).dump(),
+            tool(R"({"type":"object","properties":{"city":{"type":"string"},)"
+                 R"("box":{"anyOf":[{"type":"null"},null]}}})"));
+  // A schema's own: the default is null.
+  const std::string own =
+      tool(R"({"type":"object","properties":{"unit":{"enum":["C",null],"default":null}}})");
+  EXPECT_EQ(tools_of(own).dump(), own);
+  EXPECT_EQ(tools_of(tool(R"({"properties":{"default":null,"a":{}}})")).dump(),
+            tool(R"({"properties":{"a":{}}})"));
+  // What a model said in a call is not touched.
+  EXPECT_EQ(answer_with(R"("tool_calls":[{"name":"f","arguments":{"unit":null}}])")
+                .more["tool_calls"][0]["function"]["arguments"]
+                .dump(),
+            R"({"unit":null})");
+}
+
+std::string prompt_error(const std::string& json) {
+  try {
+    parse_prompt(OrderedJson::parse(json));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "read";
+}
+
+TEST(Prompts, EndBeforeTheAnswer) {
+  const auto roles = [](const std::string& json) {
+    std::string out;
+    for (const auto& message : parse_prompt(OrderedJson::parse(json)).conversation.messages) {
+      out += message.role + " ";
+    }
+    return out;
+  };
+  EXPECT_EQ(roles(R"({"prompt":"u","completion":"a"})"), "user ");
+  EXPECT_EQ(roles(R"({"system":"s","conversations":[{"from":"human","value":"u"},
+                      {"from":"gpt","value":"a"}]})"),
+            "system user ");
+  const std::string call = R"({"messages":[{"role":"user","content":"u"},
+      {"role":"assistant","thinking":"r","tool_calls":[{"name":"f"}]})";
+  EXPECT_EQ(roles(call + "]}"), "user ");
+  EXPECT_EQ(roles(call + R"(,{"role":"tool","content":"3"}]})"), "user assistant tool ");
+  EXPECT_EQ(roles(call + R"(,{"role":"tool","content":"3"},{"role":"assistant","content":"a"}]})"),
+            "user assistant tool ");
+}
+
+TEST(Prompts, WhatIsNoneIsSaidWithAHint) {
+  for (const auto& [json, why] : std::map<std::string, std::string>{
+           {R"({"prompt":7})", "prompt: expected text, got number"},
+           {R"({"text":"t"})", "expected a prompt or messages"},
+           {R"({"prompt_ids":[1],"answer_ids":[2]})", "expected a prompt or messages"},
+           {R"({"messages":[]})", "empty conversation"},
+           {R"({"messages":[{"role":"user","content":"u","images":["x"]}]})", "no text: images"},
+           {R"({"prompt":"u","tools":7})", "tools that cannot be read"},
+           {"[1]", "not a JSON object"}}) {
+    EXPECT_THAT(prompt_error(json),
+                testing::AllOf(testing::HasSubstr(why), testing::HasSubstr("hint: a line is")));
+  }
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ std::map<std::string, std::string> texts_of(const std::vector<text::Message>& qu
   const auto tokenizer = jobs::load_tokenizer(jobs::default_target());
   const auto chat = text::ChatTemplate::for_tokenizer(*tokenizer);
   const std::vector<std::vector<int64_t>> declared = {
-      text::encode_prompt(*tokenizer, chat, question)};
+      text::encode_prompt(*tokenizer, chat, {question})};
   std::map<std::string, std::string> texts;
-  for (const PromptArm& arm : prompt_arms(*tokenizer, chat, {question}, declared)) {
+  for (const PromptArm& arm : prompt_arms(*tokenizer, chat, {{question}}, declared)) {
     EXPECT_NE(arm.prompts, declared) << arm.name;
     texts[arm.name] = tokenizer->decode(arm.prompts.at(0));
   }

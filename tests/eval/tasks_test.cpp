@@ -29,13 +29,14 @@ TEST(Tasks, PromptsConversationsAndHumanEval) {
   EXPECT_EQ(set.name, "toy_tasks");
   ASSERT_EQ(set.tasks.size(), 3u);
   EXPECT_EQ(set.tasks[0].id, "4");
-  EXPECT_EQ(set.tasks[0].messages[0].content, "Say hi.");
+  EXPECT_EQ(set.tasks[0].conversation.messages[0].content, "Say hi.");
   EXPECT_EQ(set.tasks[1].id, "line 2");
-  ASSERT_EQ(set.tasks[1].messages.size(), 2u);  // the old answer is not given away
-  EXPECT_EQ(set.tasks[1].messages[1].content, "u");
+  ASSERT_EQ(set.tasks[1].conversation.messages.size(), 2u);  // the old answer is not given away
+  EXPECT_EQ(set.tasks[1].conversation.messages[1].content, "u");
   EXPECT_EQ(set.tasks[2].id, "HumanEval/0");
-  EXPECT_EQ(set.tasks[2].messages[0].content, human_eval_message("def f():\n"));
-  EXPECT_THAT(set.tasks[2].messages[0].content, ::testing::HasSubstr("```python\ndef f():\n```"));
+  EXPECT_EQ(set.tasks[2].conversation.messages[0].content, human_eval_message("def f():\n"));
+  EXPECT_THAT(set.tasks[2].conversation.messages[0].content,
+              ::testing::HasSubstr("```python\ndef f():\n```"));
 }
 
 TEST(Tasks, LimitAndErrors) {

@@ -22,7 +22,7 @@ inline Model tiny_model() {
 inline std::vector<Prompt> tiny_prompts(int64_t count) {
   std::vector<Prompt> prompts;
   for (int64_t i = 0; i < count; ++i) {
-    prompts.push_back({"p" + std::to_string(i), "test", {{"user", "say w" + std::to_string(i)}}});
+    prompts.push_back({"p" + std::to_string(i), "test", {{{"user", "say w" + std::to_string(i)}}}});
   }
   return prompts;
 }

@@ -71,8 +71,8 @@ TEST(Regenerate, SkipsPromptsThatCannotBeAnswered) {
   auto prompts = tiny_prompts(4);
   std::string words;
   for (int64_t i = 0; i <= model.target->config().max_positions; ++i) words += "w1 ";
-  prompts[1].messages[0].content = words;
-  prompts[2].messages[0].role = "robot";
+  prompts[1].conversation.messages[0].content = words;
+  prompts[2].conversation.messages[0].role = "robot";
   auto options = options_for(folder, 4);
   auto report = regenerate(model, {prompts[0], prompts[1], prompts[2]}, options);
   EXPECT_EQ(report.answers, 2);
@@ -151,7 +151,7 @@ TEST(Prompts, LastAnswersAndRepetitionsAreLeftOut) {
                                               "\n{\"prompt\": \"a\"}\n");
   const auto file = read_prompts(folder / "p.jsonl");
   ASSERT_EQ(file.prompts.size(), 1u);
-  EXPECT_EQ(file.prompts[0].messages.size(), 1u);
+  EXPECT_EQ(file.prompts[0].conversation.messages.size(), 1u);
   EXPECT_EQ(file.repeated, 1);
   testing::write_file(folder / "p.jsonl",
                       "{\"id\": 1, \"prompt\": \"a\"}\n{\"id\": 1, \"prompt\": \"b\"}\n");

@@ -91,10 +91,10 @@ Proof make_proof(const char* drafter, const char* dataset, int64_t steps) {
   proof.dataset = data::load_dataset(dataset);
   const auto tasks = eval::read_tasks(jobs::prompts_folder() / "heldout.jsonl", 24);
   const auto& [target, tokenizer, chat] = proof.model;
-  std::vector<std::vector<text::Message>> questions;
+  std::vector<text::Conversation> questions;
   for (const auto& task : tasks.tasks) {
-    questions.push_back(task.messages);
-    proof.prompts.push_back(text::encode_prompt(*tokenizer, chat, task.messages));
+    questions.push_back(task.conversation);
+    proof.prompts.push_back(text::encode_prompt(*tokenizer, chat, task.conversation));
   }
   proof.prompt_arms = prompt_arms(*tokenizer, chat, questions, proof.prompts);
   proof.options.total_steps = steps;

@@ -91,7 +91,7 @@ TEST(Chat, IdsEqualTheReferenceOfTheRenderedText) {
     const Encoded whole = encode_segments(*tokenizer, chat.render(messages, false));
     EXPECT_THAT(whole.ids, ElementsAreArray(want.at("smollm2_ids").get<Ids>()));
     EXPECT_EQ(whole.loss_mask.size(), whole.ids.size());
-    EXPECT_THAT(encode_prompt(*tokenizer, chat, messages),
+    EXPECT_THAT(encode_prompt(*tokenizer, chat, {messages}),
                 ElementsAreArray(want.at("smollm2_prompt_ids").get<Ids>()));
   }
 }

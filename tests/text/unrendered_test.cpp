@@ -127,5 +127,26 @@ TEST(Unrendered, RealTemplates) {
             "text beside tool calls");
 }
 
+// A prompt has no answer behind it: what follows the last one counts too.
+TEST(Unrendered, WhatAPromptAsksWith) {
+  const auto agent = chat_with(family("strip_old_reasoning"));
+  const auto chatml = chat_with(
+      "{% for m in messages if m.role != 'tool' %}{{ '<|im_start|>' + m.role + m.content }}"
+      "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant' }}{% endif %}");
+  Conversation asked = with_tools();
+  asked.messages.pop_back();
+  EXPECT_EQ(unrendered_in_prompt(agent, asked), "");
+  EXPECT_EQ(unrendered_in_prompt(chatml, asked), "tools");
+  EXPECT_EQ(unrendered(chatml, asked), "");  // nothing to train on
+  EXPECT_EQ(unrendered_in_prompt(chatml, {{{"system", "s"}, {"user", "u"}}}), "");
+  // The template drops reasoning once a user speaks again, as serving does.
+  const Conversation later = {{{"user", "u"}, reasoned("r", "a"), {"user", "v"}}};
+  EXPECT_EQ(unrendered_in_prompt(agent, later), "");
+  EXPECT_EQ(unrendered_in_prompt(chatml, later), "reasoning");
+  const Conversation loop = {{{"user", "u"}, {"assistant", "a"}, {"tool", "t"}}};
+  EXPECT_EQ(unrendered_in_prompt(agent, loop), "");
+  EXPECT_EQ(unrendered_in_prompt(chatml, loop), "tool messages");
+}
+
 }  // namespace
 }  // namespace dflash::text
