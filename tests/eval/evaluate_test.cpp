@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "data/templates.h"
+#include "data/word_tokenizer.h"
 #include "decode/fake_target.h"
 #include "decode/test_proposers.h"
 #include "eval/repeat.h"
@@ -199,6 +201,31 @@ TEST(Evaluate, LongPromptsAreLeftOutAndSaid) {
   EXPECT_EQ(report.num_too_long, 2);
   EXPECT_THROW(evaluate_ids(target, {}, "toy", {{"x", std::vector<int64_t>(11, 1)}}, {}, {}),
                Error);
+}
+
+// A template that shows no tools would ask another question: the task is left out by name.
+TEST(Evaluate, TasksThatTheTemplateHidesAreLeftOutAndSaid) {
+  const OrderedJson tools = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
+  const Task plain{"plain", {{{"user", "u"}}}}, with_tools{"tools", {{{"user", "u"}}, tools}};
+  const EvalOptions options = {.max_new_tokens = 4};
+  const fake::FakeTarget target({.vocab = 96});
+  const auto run = [&](const WordTokenizer& tokenizer, const std::vector<Task>& tasks) {
+    const auto chat = text::ChatTemplate::for_tokenizer(tokenizer);
+    return evaluate(target, tokenizer, chat, {}, {"toy", tasks}, options);
+  };
+  const WordTokenizer chatml, agent(agent_template());
+  const Report report = run(chatml, {plain, with_tools});
+  const std::string reason = "has tools, which the chat template does not render";
+  EXPECT_EQ(report.num_tasks, 1);
+  EXPECT_EQ(report.refused.at(reason), 1);
+  EXPECT_EQ(report.to_json()["refused"][reason], 1);
+  EXPECT_THAT(report.to_table(), HasSubstr("left out: " + reason));
+  EXPECT_EQ(report.prompt_hash, run(chatml, {plain}).prompt_hash);
+  EXPECT_THROW(run(chatml, {with_tools}), Error);
+  const Report both = run(agent, {plain, with_tools});
+  EXPECT_EQ(both.num_tasks, 2);
+  EXPECT_TRUE(both.refused.empty());
+  EXPECT_NE(both.prompt_hash, run(agent, {plain, plain}).prompt_hash) << "asked without its tools";
 }
 
 TEST(Evaluate, StopsWhenAskedAndSaysSo) {

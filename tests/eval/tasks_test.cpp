@@ -39,6 +39,35 @@ TEST(Tasks, PromptsConversationsAndHumanEval) {
               ::testing::HasSubstr("```python\ndef f():\n```"));
 }
 
+TEST(Tasks, ToolsAndEarlierTurnsBelongToTheQuestion) {
+  const TaskSet set = read_tasks(file_with(
+      R"({"id": "t", "tools": [{"name": "f"}], "messages": [{"role": "user", "content": "u"},)"
+      R"( {"role": "assistant", "thinking": "r", "tool_calls": [{"name": "f"}]},)"
+      R"( {"role": "tool", "content": "3"}, {"role": "assistant", "content": "old"}]})"
+      "\n"
+      R"({"system": "s", "instruction": "q", "history": [["u1", "a1"]], "output": "old"})"
+      "\n"));
+  const text::Conversation& first = set.tasks.at(0).conversation;
+  EXPECT_EQ(first.tools.dump(), R"([{"type":"function","function":{"name":"f"}}])");
+  ASSERT_EQ(first.messages.size(), 3u);
+  EXPECT_EQ(first.messages[1].more["reasoning_content"], "r");
+  EXPECT_TRUE(first.messages[1].more.contains("tool_calls"));
+  EXPECT_EQ(first.messages[2].role, "tool");
+  EXPECT_EQ(set.tasks.at(1).conversation.messages.size(), 4u);  // system, u1, a1, q
+}
+
+TEST(Tasks, OddLinesAreNamedWithAHint) {
+  const std::string lines = "{\"prompt\": \"a\"}\n{\"prompt\": 7}\n";
+  try {
+    read_tasks(file_with(lines));
+    FAIL() << "a number was read as a prompt";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("toy_tasks.jsonl:2: "));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("prompt: expected text, got number"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("hint: a line is"));
+  }
+}
+
 TEST(Tasks, LimitAndErrors) {
   const auto path = file_with("{\"prompt\": \"a\"}\n{\"prompt\": \"b\"}\n");
   EXPECT_EQ(read_tasks(path, 1).tasks.size(), 1u);

@@ -1,6 +1,7 @@
 // A tiny random target with a word tokenizer: everything that the jobs need, in memory.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,8 @@
 
 namespace dflash::jobs {
 
-inline Model tiny_model() {
-  auto tokenizer = std::make_shared<WordTokenizer>();
+inline Model tiny_model(
+    std::shared_ptr<WordTokenizer> tokenizer = std::make_shared<WordTokenizer>()) {
   auto chat = text::ChatTemplate::for_tokenizer(*tokenizer);
   auto target = target::make_random_llama(target::tiny_llama_config(), /*seed=*/7);
   return {std::move(target), std::move(tokenizer), std::move(chat)};
