@@ -40,8 +40,8 @@ std::string words(const Model& model, const std::string& text) {
   return model.tokenizer->decode(model.tokenizer->encode(text), /*skip_special=*/false);
 }
 
-const char* const kTools =
-    R"("tools": [{"name": "add", "parameters": {"type": "object", "properties": {"b": {}, "a": {}}}}])";
+const char* const kTools = R"("tools": [{"name": "add", "parameters": )"
+                           R"({"type": "object", "properties": {"b": {}, "a": {}}}}])";
 
 // The keys of a tool keep the order of the file (PREP-16).
 TEST(PromptFiles, ToolsAreAskedWith) {
