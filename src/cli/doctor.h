@@ -13,7 +13,7 @@ struct DoctorOptions {
   TargetOptions target;
   std::string drafter, prompts = "heldout", trace, record, dataset;
   std::vector<std::string> features;
-  int64_t limit = 24, max_new = 96, anchors = 64, anchor = -1, confirm = 2;
+  int64_t limit = 0, max_new = 96, anchors = 64, anchor = -1, confirm = 2;
   bool explain = false, json = false;
 
   void add(CLI::App& app);

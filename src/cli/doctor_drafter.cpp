@@ -16,6 +16,8 @@ namespace {
 
 using Questions = std::vector<text::Conversation>;
 
+constexpr int64_t kProofPrompts = 2, kExplainPrompts = 24;  // without --limit
+
 Questions questions_of(const DoctorOptions& options, int64_t limit) {
   Questions questions;
   for (const auto& task : eval::read_tasks(task_file(options.prompts), limit).tasks) {
@@ -37,11 +39,6 @@ std::vector<std::vector<int64_t>> encode(const jobs::Model& model, const Questio
   return prompts;
 }
 
-std::vector<std::vector<int64_t>> prompt_ids(const jobs::Model& model, const DoctorOptions& options,
-                                             int64_t limit) {
-  return encode(model, questions_of(options, limit));
-}
-
 doctor::EvidenceOptions evidence_options(const jobs::Model& model, const DoctorOptions& options) {
   return {.max_new_tokens = options.max_new,
           .stop_ids = model.tokenizer->stop_ids(),
@@ -52,8 +49,9 @@ doctor::EvidenceOptions evidence_options(const jobs::Model& model, const DoctorO
 
 int prove_drafter(const jobs::Model& model, const draft::Drafter& drafter,
                   const DoctorOptions& options) {
-  const auto dataset = doctor::own_answers(*model.target, prompt_ids(model, options, 2),
-                                           evidence_options(model, options));
+  const int64_t limit = options.limit > 0 ? options.limit : kProofPrompts;
+  const auto dataset = doctor::own_answers(
+      *model.target, encode(model, questions_of(options, limit)), evidence_options(model, options));
   const auto convention = doctor::declared_convention(drafter.spec());
   const auto places =
       doctor::telling_anchors(drafter.spec().rule, dataset, /*random=*/8, /*seed=*/1);
@@ -71,6 +69,7 @@ int prove_drafter(const jobs::Model& model, const draft::Drafter& drafter,
   options.print(
       {{"agrees", agrees},
        {"blocks", places.size()},
+       {"documents", dataset.num_documents()},
        {"stages", doctor::stage_json(results)},
        {"record", record.to_json()}},
       fmt::format("{} blocks of {} documents, {}\n{}\n{}{}\n", places.size(),
@@ -81,7 +80,8 @@ int prove_drafter(const jobs::Model& model, const draft::Drafter& drafter,
 
 int explain_drafter(const jobs::Model& model, const draft::Drafter& drafter,
                     const DoctorOptions& options) {
-  const Questions questions = questions_of(options, options.limit);
+  const Questions questions =
+      questions_of(options, options.limit > 0 ? options.limit : kExplainPrompts);
   const auto prompts = encode(model, questions);
   std::unique_ptr<Progress> progress;
   doctor::ExplainOptions how{.evidence = evidence_options(model, options),
@@ -101,12 +101,13 @@ int explain_drafter(const jobs::Model& model, const draft::Drafter& drafter,
 
 int record_trace(const jobs::Model& model, const draft::Drafter& drafter,
                  const DoctorOptions& options) {
-  const auto dataset = doctor::own_answers(*model.target, prompt_ids(model, options, 1),
+  const auto dataset = doctor::own_answers(*model.target, encode(model, questions_of(options, 1)),
                                            evidence_options(model, options));
   const auto ids = dataset.document_ids(0);
   const auto length = static_cast<int64_t>(ids.size());
-  const int64_t anchor = options.anchor >= 0 ? options.anchor : length - options.max_new / 2;
-  if (anchor < 0 || anchor >= length) {
+  const int64_t anchor =
+      options.anchor >= 0 ? options.anchor : doctor::middle_of_answer(dataset, 0);
+  if (anchor >= length) {
     fail("--anchor: expected a position in [0, {}), got {}", length, anchor);
   }
   const auto convention = doctor::declared_convention(drafter.spec());

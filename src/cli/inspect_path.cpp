@@ -18,6 +18,14 @@ namespace dflash::cli {
 namespace fs = std::filesystem;
 namespace {
 
+Json read_object(const fs::path& path) {
+  Json json = read_json(path);
+  if (!json.is_object()) {
+    fail("{}: expected an object, got {}", path.string(), json.type_name());
+  }
+  return json;
+}
+
 Json describe_gguf(const fs::path& path) {
   const auto file = io::GgufFile::open(path);
   Json tensors = Json::array();
@@ -79,7 +87,7 @@ Json describe_drafter(const fs::path& path) {
 /// What a run or checkpoint says of itself while files of it may still be missing.
 Json state_of(const fs::path& checkpoint) {
   if (!fs::exists(checkpoint / "state.json")) return Json::object();
-  Json state = read_json(checkpoint / "state.json");
+  Json state = read_object(checkpoint / "state.json");
   for (const char* key : {"options", "machine", "schedule"}) state.erase(key);
   return state;
 }
@@ -101,7 +109,17 @@ Json describe_checkpoint(const fs::path& path) {
 int64_t last_step(const fs::path& metrics) {
   int64_t step = 0;
   if (!fs::exists(metrics)) return step;
-  io::read_jsonl(metrics, {}, [&](int64_t, const Json& line) { step = line.value("step", step); });
+  io::read_jsonl(metrics, {}, [&](int64_t, const Json& line) {
+    if (!line.is_object()) {
+      throw io::BadRecord(fmt::format("expected an object, got {}", line.type_name()));
+    }
+    const auto found = line.find("step");
+    if (found == line.end()) return;
+    if (!found->is_number_integer()) {
+      throw io::BadRecord(fmt::format("\"step\": expected a count, got {}", found->dump()));
+    }
+    step = found->get<int64_t>();
+  });
   return step;
 }
 
@@ -110,7 +128,7 @@ Json describe_run(const fs::path& path) {
                {"steps_done", last_step(path / "metrics.jsonl")},
                {"drafter", "none yet: no checkpoint is complete"},
                {"checkpoints", Json::array()},
-               {"info", read_json(path / "run.json")}};
+               {"info", read_object(path / "run.json")}};
   const fs::path folder = path / "checkpoints";
   for (const auto& entry : train::list_checkpoints(folder)) {
     json["checkpoints"].push_back(entry.path.filename().string());
@@ -127,7 +145,7 @@ Json describe_run(const fs::path& path) {
 }
 
 Json describe_features(const fs::path& path) {
-  const Json info = read_json(path / "features.json");
+  const Json info = read_object(path / "features.json");
   const bool complete = info.value("complete", false);
   return {{"kind", complete ? "features" : "unfinished features: capture goes on with them"},
           {"info", info}};
@@ -152,7 +170,7 @@ Json describe(const fs::path& path) {
         "or checkpoint folder",
         path.string());
   }
-  const std::string architecture = read_json(config).value("architectures", Json::array()).dump();
+  const std::string architecture = read_object(config).value("architectures", Json::array()).dump();
   if (architecture.find("DFlash") != std::string::npos ||
       draft::recognise(path) != draft::Format::kZlab) {
     return describe_drafter(path);

@@ -51,7 +51,7 @@ std::shared_ptr<draft::Drafter> drafter_under(const Convention& convention,
                                               const draft::Drafter& drafter) {
   auto other =
       draft::Drafter::from_weights(convention.spec, drafter.compute(), drafter.parameters());
-  other->set_own_tables(drafter.own_tables());
+  other->share_own_tables(drafter);
   return other;
 }
 

@@ -72,7 +72,7 @@ class Scorer {
                              .anchors_per_document = options_.anchors_per_document};
     for (Candidate& candidate : candidates) {
       if (options_.should_stop && options_.should_stop()) {
-        fail("explain: stopped before it was done");
+        fail("doctor: stopped before it was done");
       }
       candidate.score = score_convention(candidate.convention, drafter_, inputs);
       if (options_.on_arm) options_.on_arm(++done_, total);
@@ -104,16 +104,9 @@ std::vector<Candidate> score_all(const target::Target& target, const draft::Draf
 
 double decoded_tau(const target::Target& target, const draft::Drafter& drafter,
                    const Candidate& candidate, const EvidenceOptions& evidence) {
-  std::vector<decode::Request> requests;
-  for (const auto& prompt : candidate.prompts) {
-    requests.push_back({.prompt = prompt,
-                        .max_new_tokens = evidence.max_new_tokens,
-                        .stop_ids = evidence.stop_ids});
-  }
   const auto proposer = proposer_under(candidate.convention, drafter, target);
   AcceptanceCounts counts;
-  for (const auto& result :
-       decode::generate(target, proposer.get(), requests, {.max_batch = evidence.batch}).results) {
+  for (const auto& result : decode_prompts(target, proposer.get(), candidate.prompts, evidence)) {
     counts.merge(result.counts);
   }
   return counts.tau();

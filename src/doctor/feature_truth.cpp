@@ -2,6 +2,8 @@
 #include <ATen/ops/cat.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "doctor/evidence.h"
 #include "doctor/feature_check.h"
@@ -39,9 +41,10 @@ class Truth {
   Truth(const data::FeatureReader& features, const target::Target& target)
       : features_(features), target_(target), teachers_(teachers_of(target)) {
     layers_ = features.info().taps;
-    first_teacher_ = layers_.size();
-    for (const Teacher& teacher : teachers_) layers_.push_back(teacher.layer);
-    sums_.resize(first_teacher_);
+    sums_.resize(layers_.size());
+    for (const Teacher& teacher : teachers_) {
+      if (column_of(teacher.layer) == layers_.size()) layers_.push_back(teacher.layer);
+    }
   }
 
   void add(const data::Dataset& dataset, int64_t document) {
@@ -51,16 +54,16 @@ class Truth {
     const int64_t width = features_.info().hidden_size;
     const at::Tensor own_TF = hidden_states(target_, one, layers_).front();
     const auto stored = features_.get(document, ids);
-    const auto taps = static_cast<int64_t>(first_teacher_);
+    const auto taps = static_cast<int64_t>(sums_.size());
     add_feature_rows(feature_tensor(features_, stored),
                      own_TF.narrow(1, 0, taps * width).contiguous(), width, sums_);
-    for (size_t i = 0; i < teachers_.size(); ++i) {
-      at::Tensor row_TD =
-          own_TF.narrow(1, (taps + static_cast<int64_t>(i)) * width, width).contiguous();
-      for (int n = 0; n < teachers_[i].norms; ++n) row_TD = target_.final_norm(row_TD);
+    for (Teacher& teacher : teachers_) {
+      const auto column = static_cast<int64_t>(column_of(teacher.layer));
+      at::Tensor row_TD = own_TF.narrow(1, column * width, width).contiguous();
+      for (int n = 0; n < teacher.norms; ++n) row_TD = target_.final_norm(row_TD);
       const at::Tensor argmax = target_.head().argmax(row_TD);
       for (size_t t = 0; t < ids.size(); ++t) {
-        teachers_[i].same += argmax.const_data_ptr<int64_t>()[t] == stored.argmax[t] ? 1 : 0;
+        teacher.same += argmax.const_data_ptr<int64_t>()[t] == stored.argmax[t] ? 1 : 0;
       }
     }
     rows_ += static_cast<int64_t>(ids.size());
@@ -82,6 +85,9 @@ class Truth {
   }
 
  private:
+  size_t column_of(int64_t layer) const {
+    return static_cast<size_t>(std::find(layers_.begin(), layers_.end(), layer) - layers_.begin());
+  }
   double share(const Teacher& teacher) const {
     return static_cast<double>(teacher.same) / static_cast<double>(std::max<int64_t>(1, rows_));
   }
@@ -103,8 +109,7 @@ class Truth {
   const data::FeatureReader& features_;
   const target::Target& target_;
   std::vector<Teacher> teachers_;
-  std::vector<int64_t> layers_;
-  size_t first_teacher_ = 0;
+  std::vector<int64_t> layers_;  // the taps, then what teachers need beside them; each once
   std::vector<FeatureSums> sums_;
   int64_t rows_ = 0, documents_ = 0;
 };

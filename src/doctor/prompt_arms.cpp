@@ -89,8 +89,9 @@ void add_system_arms(const text::Tokenizer& tokenizer, const text::ChatTemplate&
            });
 }
 
-void add_thinking_arms(const text::Tokenizer& tokenizer, Arms& arms) {
-  if (tokenizer.chat_template().find("enable_thinking") == std::string::npos) return;
+void add_thinking_arms(const text::Tokenizer& tokenizer, const text::ChatTemplate& declared,
+                       Arms& arms) {
+  if (!declared.knows_thinking()) return;
   for (const bool on : {true, false}) {
     const auto chat = text::ChatTemplate::for_tokenizer(tokenizer, {.enable_thinking = on});
     arms.add(on ? "thinking-on" : "thinking-off", on ? "thinking mode on" : "thinking mode off",
@@ -108,7 +109,7 @@ std::vector<PromptArm> prompt_arms(const text::Tokenizer& tokenizer, const text:
   Arms arms(questions, declared);
   if (!tokenizer.chat_template().empty()) {
     add_system_arms(tokenizer, chat, arms);
-    add_thinking_arms(tokenizer, arms);
+    add_thinking_arms(tokenizer, chat, arms);
   }
   if (has_chatml(tokenizer)) {
     arms.add("template-chatml", "plain ChatML, nothing added", [&](const Conversation& question) {

@@ -143,6 +143,14 @@ void Drafter::set_own_tables(OwnTables tables) {
   own_tables_ = std::move(tables);
 }
 
+void Drafter::share_own_tables(const Drafter& other) {
+  DF_ASSERT(spec_.vocab_size == other.spec_.vocab_size &&
+                spec_.draft_ids == other.spec_.draft_ids &&
+                spec_.hidden_size == other.spec_.hidden_size,
+            "vocabulary {} and {}", spec_.vocab_size, other.spec_.vocab_size);
+  own_tables_ = other.own_tables_;
+}
+
 void Drafter::set_requires_grad(bool on) {
   for (auto& [name, tensor] : parameters_) tensor.set_requires_grad(on);
 }

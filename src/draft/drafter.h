@@ -66,6 +66,8 @@ class Drafter {
   /// Never among the parameters: nothing trains them. Error: shapes that do not fit, values that
   /// are not finite.
   void set_own_tables(OwnTables tables);
+  /// Another drafter's, which has checked them. Asserts sizes that fit.
+  void share_own_tables(const Drafter& other);
   const OwnTables& own_tables() const { return own_tables_; }
   /// Rebuilds the packed forms; needed before decoding, and again after weights changed (asserted).
   void pack();

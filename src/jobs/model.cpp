@@ -22,6 +22,7 @@ text::ChatTemplate load_chat(const text::Tokenizer& tokenizer, const text::ChatO
   try {
     return text::ChatTemplate::for_tokenizer(tokenizer, options);
   } catch (const Error& e) {
+    if (options.enable_thinking.has_value()) throw;  // asked for, so a template is needed
     return text::ChatTemplate::refusing(e.what());
   }
 }

@@ -26,6 +26,7 @@ Model load_model(const std::filesystem::path& path, nn::Compute compute,
 std::shared_ptr<const text::Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
 /// The tokenizer's template; an unknown one is refused only where something is to be rendered.
+/// Error: a thinking mode is asked for that it does not know.
 text::ChatTemplate load_chat(const text::Tokenizer& tokenizer,
                              const text::ChatOptions& options = {});
 

@@ -127,7 +127,8 @@ train::RunResult train_drafter(const Model& model, const TrainingOptions& option
   const auto lock = lock_folder(options.out);
   Inputs inputs = open_inputs(model, options);
   inputs.drafter->set_requires_grad(true);
-  const bool own_head = inputs.drafter->own_tables().head_VD.defined();
+  const bool other_teacher =
+      options.train.loss.needs_teacher() && inputs.drafter->own_tables().head_VD.defined();
   train::Trainer trainer(
       {.dataset = inputs.dataset,
        .source = *inputs.source,
@@ -136,8 +137,8 @@ train::RunResult train_drafter(const Model& model, const TrainingOptions& option
        .head = decode::draft_head(*model.target, *inputs.drafter),
        .final_norm = [&](const at::Tensor& last_RD) { return model.target->final_norm(last_RD); },
        .teacher_head =
-           own_head ? std::optional(decode::draft_head(*model.target, inputs.drafter->spec()))
-                    : std::nullopt},
+           other_teacher ? std::optional(decode::draft_head(*model.target, inputs.drafter->spec()))
+                         : std::nullopt},
       options.train);
   log_header(model, inputs, trainer);
   std::unique_ptr<Progress> progress;

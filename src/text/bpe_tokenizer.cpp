@@ -69,6 +69,7 @@ class BpeTokenizer final : public Tokenizer {
     return spec_.special_tokens;
   }
   const std::string& chat_template() const override { return spec_.chat_template; }
+  std::string chat_template_source() const override { return spec_.chat_template_source; }
   std::string fingerprint() const override { return fingerprint_; }
 
  private:

@@ -111,7 +111,33 @@ ChatTemplate ChatTemplate::for_tokenizer(const Tokenizer& tokenizer, ChatOptions
   chat.now_seconds_ =
       options.now_seconds.value_or(std::chrono::duration_cast<std::chrono::seconds>(now).count());
   for (const int64_t id : tokenizer.stop_ids()) chat.ends_.push_back(tokenizer.token_bytes(id));
+  if (options.enable_thinking.has_value() && !chat.knows_thinking()) {
+    fail(
+        "chat template: {}: expected one with a thinking switch (enable_thinking), got one that "
+        "puts a conversation the same way with thinking on and off\n  hint: leave --thinking out",
+        tokenizer.chat_template_source());
+  }
   return chat;
+}
+
+/// By rendering: an opened answer, a system prompt and earlier reasoning are where templates
+/// differ.
+bool ChatTemplate::knows_thinking() const {
+  const Message user{"user", "Hi"}, system{"system", "Be brief."};
+  const Message answer{"assistant", "Hello", {{"reasoning_content", "A greeting."}}};
+  const std::vector<Conversation> probes = {{{user}}, {{system, user}}, {{user, answer, user}}};
+  const auto put = [&](const Conversation& probe, bool thinking) -> std::optional<std::string> {
+    ChatTemplate chat = *this;
+    chat.variables_["enable_thinking"] = thinking;
+    try {
+      return chat.text(probe, true);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  };
+  return std::any_of(probes.begin(), probes.end(), [&](const Conversation& probe) {
+    return put(probe, true) != put(probe, false);
+  });
 }
 
 jinja::Rendered ChatTemplate::run(const Conversation& conversation, bool generation_prompt) const {

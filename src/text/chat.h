@@ -43,14 +43,16 @@ struct Encoded {
 
 /// What a template can be told beside the messages.
 struct ChatOptions {
-  std::optional<bool> enable_thinking;            // unset: the template's own default
+  std::optional<bool> enable_thinking;            // unset: the template's own default; an Error
+                                                  // with a template that knows no such switch
   OrderedJson variables = OrderedJson::object();  // further variables, such as date_string
   std::optional<int64_t> now_seconds;             // strftime_now's Unix time; unset: load time
 };
 
 class ChatTemplate {
  public:
-  /// Error when the files bring no template, or one that needs more than text/jinja offers.
+  /// Error when the files bring no template, or one that needs more than text/jinja offers, or that
+  /// does not know what the options set.
   static ChatTemplate for_tokenizer(const Tokenizer& tokenizer, ChatOptions options = {});
 
   /// Stands in where there is no known template and none may be needed: rendering throws `why`.
@@ -69,6 +71,9 @@ class ChatTemplate {
   /// The conversation's only row; for a generation prompt, the unsupervised text. Error: as
   /// training_rows, or it takes more than one row.
   std::vector<Segment> render(const std::vector<Message>& messages, bool generation_prompt) const;
+
+  /// Whether some conversation is put otherwise with thinking on than off.
+  bool knows_thinking() const;
 
   /// Family by its markers, and the thinking mode where it was set.
   const std::string& name() const { return name_; }

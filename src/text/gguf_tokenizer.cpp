@@ -173,6 +173,7 @@ TokenizerSpec read_gguf_tokenizer(const io::GgufFile& file) {
   read_special_tokens(file, spec);
   if (file.has("tokenizer.chat_template")) {
     spec.chat_template = file.string("tokenizer.chat_template");
+    spec.chat_template_source = spec.source + ": tokenizer.chat_template";
   }
   return spec;
 }

@@ -135,8 +135,10 @@ void add_named_special(const Json& node, TokenizerSpec& spec) {
 void read_template(const fs::path& folder, const Json& config, TokenizerSpec& spec) {
   if (const fs::path file = folder / "chat_template.jinja"; fs::exists(file)) {
     spec.chat_template = read_text(file);
+    spec.chat_template_source = file.string();
     return;
   }
+  spec.chat_template_source = (folder / "tokenizer_config.json").string();
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null()) return;
   if (found->is_string()) {

@@ -58,6 +58,8 @@ class Tokenizer {
   virtual const std::map<std::string, std::string>& special_tokens() const;
   /// The chat template's text; empty when the files bring none.
   virtual const std::string& chat_template() const = 0;
+  /// Where it stands, for messages: the file, and in a GGUF file the key.
+  virtual std::string chat_template_source() const { return "the model's chat template"; }
   /// Hex hash over vocabulary, merges, added tokens, patterns and template.
   virtual std::string fingerprint() const = 0;
 };

@@ -48,7 +48,7 @@ struct TokenizerSpec {
   std::vector<int64_t> stop_ids;
   std::optional<int64_t> bos_id, pad_id;
   std::map<std::string, std::string> special_tokens;  // "bos_token" and its kin
-  std::string chat_template;
+  std::string chat_template, chat_template_source;
 };
 
 /// The pattern of ByteLevel(use_regex) and those that GGUF files name instead of spelling out.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "base/json.h"
 #include "support/paths.h"
@@ -210,6 +211,44 @@ TEST(Program, RunsAreListedAndCompared) {
   EXPECT_EQ(run("runs").code, 2);
 }
 
+TEST(Program, InspectNamesFileAndLineOfABrokenRun) {
+  TempFolder folder;
+  testing::write_file(folder / "run.json", "{\"format\": \"dflash-run\"}");
+  for (const char* line : {"[1]", "3", "null", "{\"step\": \"x\"}", "{\"step\": null}"}) {
+    testing::write_file(folder / "metrics.jsonl", std::string("{\"step\": 1}\n") + line + "\n");
+    const auto outcome = run("inspect " + folder.path().string());
+    EXPECT_EQ(outcome.code, 1) << line;
+    EXPECT_NE(outcome.err.find((folder / "metrics.jsonl").string() + ":2: "), std::string::npos)
+        << line << "\n"
+        << outcome.err;
+  }
+  std::filesystem::remove(folder / "metrics.jsonl");
+  for (const char* file : {"run.json", "features.json"}) {
+    testing::write_file(folder / file, "[]");
+    const auto outcome = run("inspect " + folder.path().string());
+    EXPECT_EQ(outcome.code, 1) << file;
+    EXPECT_NE(outcome.err.find((folder / file).string() + ": expected an object"),
+              std::string::npos)
+        << outcome.err;
+  }
+}
+
+TEST(Program, AThinkingModeThatTheTemplateLacksIsAnError) {
+  if (!has_default_target()) GTEST_SKIP() << "the default target is not installed (make setup)";
+  const std::string text = "inspect text hi --chat" + default_target();
+  EXPECT_EQ(run(text + " --thinking auto").code, 0);
+  for (const std::string& call : {text, "prepare nothing.jsonl --out nothing" + default_target(),
+                                  "generate hi --max-new 1" + default_target()}) {
+    for (const char* mode : {" --thinking on", " --thinking off"}) {
+      const auto outcome = run(call + mode);
+      EXPECT_EQ(outcome.code, 1) << call;
+      EXPECT_NE(outcome.err.find("Q4_1.gguf: tokenizer.chat_template"), std::string::npos)
+          << outcome.err;
+      EXPECT_NE(outcome.err.find("hint: leave --thinking out"), std::string::npos) << outcome.err;
+    }
+  }
+}
+
 TEST(Program, InspectSaysWhatIsUnfinished) {
   TempFolder folder;
   const auto run_folder = folder / "run", step = run_folder / "checkpoints" / "step-000500";
@@ -279,6 +318,40 @@ TEST(Program, ResultsCarryTheirOptions) {
                            "eval.json.toml", "eval.json"}) {
     EXPECT_TRUE(std::filesystem::exists(folder / file)) << file;
   }
+}
+
+// The plain proof takes --limit; a trace is recorded in the answer, however short it is.
+TEST(Program, TheDoctorAsksWhatItIsTold) {
+  if (!has_default_target()) GTEST_SKIP() << "the default target is not installed (make setup)";
+  TempFolder folder;
+  const auto path = [&](const char* name) { return (folder / name).string(); };
+  testing::write_file(folder / "p.jsonl", R"({"prompt": "Say hi."}
+{"prompt": "Say no."}
+{"prompt": "Go."}
+)");
+  testing::write_file(folder / "none.jsonl", "");
+  const std::string prompts = path("p.jsonl"), answers = path("a.jsonl"), set = path("set");
+  for (const std::string& step :
+       {"regenerate --max-new 12 --prompts " + prompts + " --out " + answers,
+        "prepare " + answers + " --out " + set + " --held-out " + path("none.jsonl"),
+        "train --steps 1 --layers 1 --block-size 4 --dataset " + set + " --out " + path("run")}) {
+    const auto outcome = run(step + default_target());
+    ASSERT_EQ(outcome.code, 0) << step << "\n" << outcome.err;
+  }
+  const std::string doctor =
+      "doctor --json --drafter " + path("run") + " --tasks " + prompts + default_target();
+  for (const auto& [limit, documents] : {std::pair("", 2), std::pair(" --limit 3", 3)}) {
+    const auto proof = run(doctor + " --max-new 8" + limit);
+    ASSERT_EQ(proof.code, 0) << proof.err << proof.out;
+    EXPECT_EQ(Json::parse(proof.out)["documents"], documents);
+  }
+  const auto traced = run(doctor + " --max-new 256 --record " + path("trace.safetensors"));
+  ASSERT_EQ(traced.code, 0) << traced.err;
+  const Json trace = Json::parse(traced.out);
+  const auto tokens = trace["tokens"].get<int64_t>(), anchor = trace["anchor"].get<int64_t>();
+  EXPECT_LT(tokens, 128) << "a question with a short answer was wanted";
+  EXPECT_GT(anchor, 20) << "inside the prompt";
+  EXPECT_LT(anchor, tokens);
 }
 
 TEST(Program, LookupTextEqualsPlainText) {

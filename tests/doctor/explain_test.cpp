@@ -6,7 +6,9 @@
 
 #include <set>
 
+#include "base/error.h"
 #include "doctor/world.h"
+#include "support/temp_folder.h"
 
 namespace dflash::doctor {
 namespace {
@@ -27,6 +29,11 @@ class ExplainTest : public ::testing::Test {
     const auto drafter = train_under(convention, *start_, dataset_, target_, options_);
     return explain(*target_, *drafter, small_prompts(64),
                    {.evidence = {.max_new_tokens = 24}, .confirm = 1});
+  }
+
+  std::shared_ptr<draft::Drafter> start_packed() {
+    start_->pack();
+    return start_;
   }
 
   std::shared_ptr<const target::Target> target_ = small_target();
@@ -59,6 +66,41 @@ TEST_F(ExplainTest, NamesTheDeviation) {
     EXPECT_GT(*result.arms[0].tau, *result.declared.tau);
   }
   EXPECT_EQ(tried, mistakes.size());
+}
+
+// Asked for between the passes of every decoding: the answers, and those that confirm.
+TEST_F(ExplainTest, StopsWheneverItIsAskedTo) {
+  const auto prompts = small_prompts(6);
+  int64_t asked = 0, last = -1;
+  ExplainOptions options{.evidence = {.max_new_tokens = 12}, .confirm = 1};
+  options.evidence.should_stop = [&] { return ++asked == last; };
+  explain(*target_, *start_packed(), prompts, options);
+  const int64_t all = asked;
+  options.confirm = 0;
+  asked = 0;
+  explain(*target_, *start_packed(), prompts, options);
+  const int64_t answers = asked;
+  ASSERT_GT(all, answers + 1) << "confirming does not ask";
+  options.confirm = 1;
+  for (const int64_t at : {int64_t{2}, answers + 2, all - 1}) {
+    asked = 0;
+    last = at;
+    EXPECT_NE(testing::error_of<Error>([&] {
+                explain(*target_, *start_packed(), prompts, options);
+              }).find("stopped before it was done"),
+              std::string::npos)
+        << at << " of " << all;
+  }
+}
+
+TEST(Evidence, TheMiddleOfAnAnswerIsItsOwn) {
+  data::Dataset dataset;
+  dataset.add({.ids = {1, 2, 3, 4, 5, 6, 7, 8, 9}, .loss_mask = {0, 0, 0, 1, 1, 1, 1, 1, 1}});
+  dataset.add({.ids = {1, 2}, .loss_mask = {0, 1}});
+  dataset.add({.ids = {1, 2}, .loss_mask = {0, 0}});
+  EXPECT_EQ(middle_of_answer(dataset, 0), 6);
+  EXPECT_EQ(middle_of_answer(dataset, 1), 1);
+  EXPECT_THROW(middle_of_answer(dataset, 2), Error);
 }
 
 // Trained as declared, on answers to the same questions put in other words.

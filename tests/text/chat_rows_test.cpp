@@ -121,6 +121,39 @@ TEST(ChatRows, GenerationPromptsAreNotSupervised) {
   EXPECT_TRUE(text_of(prompt).ends_with("<think>\n\n</think>\n\n"));
 }
 
+ChatOptions thinking(bool on) {
+  ChatOptions options;
+  options.enable_thinking = on;
+  return options;
+}
+
+// Wherever a template may use the switch: the opened answer, the system prompt, earlier reasoning.
+TEST(ChatRows, AThinkingSwitchThatIsNotKnownIsAnError) {
+  const std::string turns =
+      "{% for m in messages %}<s>{{ m.role }}\n{{ m.content }}</s>{% endfor %}";
+  const std::string none = turns + "{% if add_generation_prompt %}<s>assistant\n{% endif %}";
+  EXPECT_FALSE(chat_with(none).knows_thinking());
+  EXPECT_FALSE(chat_with(none + "{# enable_thinking #}").knows_thinking()) << "named, not used";
+  for (const std::string& known :
+       {family("strip_old_reasoning"),
+        none + "{% if enable_thinking is defined and not enable_thinking %}<think>{% endif %}",
+        "{% if messages[0].role == 'system' and enable_thinking %}/think{% endif %}" + none,
+        "{% for m in messages if m.reasoning_content and enable_thinking %}{{ m.reasoning_content "
+        "}}"
+        "{% endfor %}" +
+            none,
+        "{% if enable_thinking %}{{ raise_exception('cannot') }}{% endif %}" + none}) {
+    EXPECT_TRUE(chat_with(known).knows_thinking()) << known;
+    EXPECT_NO_THROW(chat_with(known, thinking(true)));
+  }
+  for (const bool on : {true, false}) {
+    const std::string message = error_of([&] { chat_with(none, thinking(on)); });
+    EXPECT_THAT(message, AllOf(HasSubstr("tokenizer_config.json: expected one with a thinking"),
+                               HasSubstr("hint: leave --thinking out")));
+  }
+  EXPECT_NO_THROW(chat_with(none));
+}
+
 // An answer that does not begin as its prompt does: an error that shows both, or the template's own
 // word for what the model writes.
 TEST(ChatRows, AnswersThatDoNotBeginWithTheirPrompt) {
