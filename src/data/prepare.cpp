@@ -325,7 +325,8 @@ Prepared Preparer::finish(const std::vector<fs::path>& files) {
   progress_.update(out_.report.rows);
   progress_.finish();
   if (out_.report.documents == 0) {
-    fail("prepare: nothing is left of {} rows\n{}", out_.report.rows, out_.report.text());
+    fail("prepare: no row is left, {} read\n{}  hint: the table says why each was dropped",
+         out_.report.rows, out_.report.text());
   }
   out_.dataset.info = info(files);
   return std::move(out_);

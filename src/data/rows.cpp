@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -54,6 +56,19 @@ std::optional<Rejected> check_only_text(const OrderedJson& holder) {
   return std::nullopt;
 }
 
+/// At most so many bytes, whole characters.
+std::string shortened(const std::string& text, size_t size) {
+  if (text.size() <= size) return text;
+  while (size > 0 && (static_cast<uint8_t>(text[size]) & 0xC0) == 0x80) --size;
+  return text.substr(0, size);
+}
+
+bool is_text_part(const OrderedJson& part) {
+  static const std::set<std::string, std::less<>> kTypes = {"text", "input_text", "output_text"};
+  const OrderedJson* type = field(part, "type");
+  return !type || (type->is_string() && kTypes.contains(type->get_ref<const std::string&>()));
+}
+
 /// Text, or a list of text parts ({"type": "text", "text": ...}).
 std::optional<std::string> text_of(const OrderedJson& content) {
   if (content.is_string()) return content.get<std::string>();
@@ -61,19 +76,27 @@ std::optional<std::string> text_of(const OrderedJson& content) {
   std::string text;
   for (const OrderedJson& part : content) {
     const OrderedJson* piece = part.is_object() ? field(part, "text") : nullptr;
-    if (!piece || !piece->is_string() || check_only_text(part)) return std::nullopt;
+    if (!piece || !piece->is_string() || !is_text_part(part) || check_only_text(part)) {
+      return std::nullopt;
+    }
     text += piece->get_ref<const std::string&>();
   }
   return text;
 }
 
-/// Appends the text of a field; one that is absent or empty has none.
-std::optional<Rejected> add_text(const OrderedJson& record, const char* name, std::string& text) {
-  const OrderedJson* found = field(record, name);
-  if (!found || is_empty(*found)) return std::nullopt;
-  const auto said = text_of(*found);
-  if (!said) return Rejected{fmt::format("{} is not text", name), found->type_name()};
-  text += *said;
+/// The text of the one field that has some; empty where all are absent or empty.
+std::optional<Rejected> read_text(const OrderedJson& record,
+                                  std::initializer_list<const char*> names, std::string& text) {
+  for (const char* name : names) {
+    const OrderedJson* found = field(record, name);
+    if (!found || is_empty(*found)) continue;
+    const auto said = text_of(*found);
+    if (!said) return Rejected{fmt::format("{} is not text", name), found->type_name()};
+    if (!text.empty() && text != *said) {
+      return Rejected{fmt::format("{} that differ", fmt::join(names, " and ")), ""};
+    }
+    text = *said;
+  }
   return std::nullopt;
 }
 
@@ -91,20 +114,24 @@ std::optional<Rejected> read_reasoning(const OrderedJson& turn, text::Message& m
   return std::nullopt;
 }
 
-/// What the first field with something in it holds, read; null where all are absent or empty.
-OrderedJson first_filled(const OrderedJson& holder, std::initializer_list<const char*> names,
-                         OrderedJson (*read)(const OrderedJson&)) {
+/// What the one field with something in it holds, read; null where all are absent or empty. Errors:
+/// two that say different things.
+OrderedJson only_filled(const OrderedJson& holder, std::initializer_list<const char*> names,
+                        OrderedJson (*read)(const OrderedJson&)) {
+  OrderedJson only;
   for (const char* name : names) {
     const OrderedJson* found = field(holder, name);
     OrderedJson value = found ? read(*found) : OrderedJson();
-    if (!value.is_null()) return value;
+    if (value.is_null() || value == only) continue;
+    if (!only.is_null()) fail("{}: expected one of {}, got more", name, fmt::join(names, ", "));
+    only = std::move(value);
   }
-  return nullptr;
+  return only;
 }
 
 std::optional<Rejected> read_calls(const OrderedJson& turn, text::Message& message) {
   try {
-    OrderedJson calls = first_filled(turn, {"tool_calls", "function_call"}, canonical_calls);
+    OrderedJson calls = only_filled(turn, {"tool_calls", "function_call"}, canonical_calls);
     if (calls.is_null()) return std::nullopt;
     if (message.role != "assistant") return Rejected{"tool calls outside an answer", message.role};
     message.more["tool_calls"] = std::move(calls);
@@ -116,7 +143,7 @@ std::optional<Rejected> read_calls(const OrderedJson& turn, text::Message& messa
 
 std::optional<Rejected> read_tools(const OrderedJson& record, OrderedJson& tools) {
   try {
-    tools = first_filled(record, {"tools", "functions"}, canonical_tools);
+    tools = only_filled(record, {"tools", "functions"}, canonical_tools);
   } catch (const Error& error) {
     return Rejected{"tools that cannot be read", error.what()};
   }
@@ -132,7 +159,7 @@ std::optional<Rejected> read_turn(const OrderedJson& turn, text::Message& messag
   const OrderedJson* role = first_field(turn, {"role", "from"});
   if (!role || !role->is_string()) return Rejected{"message without a role", ""};
   const auto known = known_role(role->get<std::string>());
-  if (!known) return Rejected{"unknown role", role->get<std::string>().substr(0, 40)};
+  if (!known) return Rejected{"unknown role", shortened(role->get<std::string>(), 40)};
   message.role = *known;
   if (auto rejected = check_only_text(turn)) return rejected;
   if (auto rejected = read_reasoning(turn, message)) return rejected;
@@ -206,7 +233,6 @@ std::optional<Rejected> read_history(const OrderedJson& record, Messages& messag
 struct QuestionFields {
   const char* question;
   std::initializer_list<const char*> answers;
-  const char* input = nullptr;  // goes with the question
 };
 
 std::optional<Rejected> read_question(const OrderedJson& record, const QuestionFields& fields,
@@ -221,9 +247,7 @@ std::optional<Rejected> read_question(const OrderedJson& record, const QuestionF
   }
   if (auto rejected = read_history(record, messages)) return rejected;
   std::string input;
-  if (fields.input) {
-    if (auto rejected = add_text(record, fields.input, input)) return rejected;
-  }
+  if (auto rejected = read_text(record, {"input", "context"}, input)) return rejected;
   messages.push_back({"user", question.get<std::string>()});
   if (!input.empty()) messages.back().content += "\n\n" + input;
   if (answer) messages.push_back({"assistant", answer->get<std::string>()});
@@ -233,7 +257,7 @@ std::optional<Rejected> read_question(const OrderedJson& record, const QuestionF
 /// The record's own system message, where the conversation has none.
 std::optional<Rejected> read_system(const OrderedJson& record, Messages& messages) {
   std::string system;
-  if (auto rejected = add_text(record, "system", system)) return rejected;
+  if (auto rejected = read_text(record, {"system", "system_prompt"}, system)) return rejected;
   if (system.empty()) return std::nullopt;
   if (messages.empty() || messages[0].role != "system") {
     messages.insert(messages.begin(), {"system", system});
@@ -245,12 +269,18 @@ std::optional<Rejected> read_system(const OrderedJson& record, Messages& message
 
 std::optional<Rejected> read_messages(const OrderedJson& record, Messages& messages) {
   if (const OrderedJson* turns = first_field(record, {"messages", "conversations"})) {
+    const OrderedJson* others = field(record, "conversations");
+    if (others && *others != *turns) return Rejected{"messages and conversations that differ", ""};
+    for (const char* name : {"history", "input", "context"}) {
+      const OrderedJson* more = field(record, name);
+      if (more && !is_empty(*more)) return Rejected{"more beside the messages", name};
+    }
     return read_turns(*turns, messages);
   }
   if (field(record, "prompt")) {
     return read_question(record, {"prompt", {"response", "completion"}}, messages);
   }
-  return read_question(record, {"instruction", {"output", "response"}, "input"}, messages);
+  return read_question(record, {"instruction", {"output", "response"}}, messages);
 }
 
 ParsedRow conversation(const OrderedJson& record) {
@@ -264,10 +294,13 @@ ParsedRow conversation(const OrderedJson& record) {
   return row;
 }
 
+constexpr uint64_t kMostId = std::numeric_limits<int64_t>::max();
+
 bool read_ids(const OrderedJson& list, std::vector<int64_t>& ids) {
   if (!list.is_array()) return false;
   for (const OrderedJson& id : list) {
     if (!id.is_number_integer()) return false;
+    if (id.is_number_unsigned() && id.get<uint64_t>() > kMostId) return false;
     ids.push_back(id.get<int64_t>());
   }
   return true;

@@ -2,12 +2,13 @@
 // first of these fields that is there:
 //   prompt_ids + answer_ids               exact ids, as `regenerate` writes them
 //   messages       [{role, content}]      conversations [{from, value}]
-//   prompt + response|completion          instruction (+ input) + output
+//   prompt + response|completion          instruction + output|response
 //   text                                  plain text
-// All but the first and last may have `tools` (or `functions`) and `system`, a question also the
-// turns before it (`history`, [[question, answer], ...]). A turn may bring reasoning and tool
-// calls; whether the model's template shows them is the caller's question. A record with something
-// that we cannot read is rejected whole (PREP-02, PREP-04), never cut.
+// All but the first and last may have `tools` (or `functions`) and `system` (or `system_prompt`), a
+// question also its `input` (or `context`) and the turns before it (`history`, [[question, answer],
+// ...]). Two such fields that say different things are no choice of ours: rejected. A turn may
+// bring reasoning and tool calls; whether the model's template shows them is the caller's question.
+// A record with something that we cannot read is rejected whole (PREP-02, PREP-04), never cut.
 #pragma once
 
 #include <cstdint>

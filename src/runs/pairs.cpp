@@ -30,7 +30,8 @@ class Curve {
       values_.push_back(step.*metric);
     }
     if (!run.steps.empty()) {
-      step_size_ = static_cast<double>(run.anchors_seen()) / static_cast<double>(run.steps.size());
+      const int64_t seen = run.anchors_seen() - positions_.front();
+      step_size_ = static_cast<double>(seen) / static_cast<double>(run.steps.size());
     }
   }
 

@@ -55,8 +55,10 @@ TEST(Rows, ExactIdsComeFirst) {
   EXPECT_EQ(row.id, "p#0");
   EXPECT_THAT(row.prompt_ids, ElementsAre(1, 2));
   EXPECT_THAT(row.answer_ids, ElementsAre(3));
-  EXPECT_EQ(reason(R"({"prompt_ids":[1.5],"answer_ids":[3]})"),
-            "ids are not a list of whole numbers");
+  for (const char* odd : {"1.5", "18446744073709551615"}) {
+    EXPECT_EQ(reason(std::string(R"({"answer_ids":[3],"prompt_ids":[)") + odd + "]}"),
+              "ids are not a list of whole numbers");
+  }
 }
 
 TEST(Rows, RejectedWhole) {
@@ -217,7 +219,7 @@ TEST(Rows, AnEmptyFieldHidesNoCallsAndNoTools) {
     const std::string tools = std::string(empty) + R"(,"functions":[{"name":"f"}])";
     EXPECT_EQ(tools_of(tools).dump(), R"([{"type":"function","function":{"name":"f"}}])") << empty;
   }
-  EXPECT_EQ(tools_of(R"([{"name":"f"}],"functions":[{"name":"g"}])")[0]["function"]["name"], "f");
+  EXPECT_EQ(tools_of(R"([{"name":"f"}],"functions":[{"name":"f"}])").size(), 1u);
   EXPECT_EQ(row_of(R"({"prompt":"u","tools":[{"name":"f"}]})").conversation.tools.size(), 1u);
 }
 
@@ -239,6 +241,52 @@ TEST(Rows, TheSystemMessageOfARecord) {
   EXPECT_EQ(reason(R"({"system":"t",)" + both + "}"), "two system messages that differ");
   EXPECT_EQ(reason(R"({"system":7,"prompt":"u"})"), "system is not text");
   EXPECT_EQ(reason(R"({"system":"s","conversations":[]})"), "empty conversation");
+}
+
+TEST(Rows, TwoFieldsThatDifferAreNoChoice) {
+  const std::string user = R"("messages":[{"role":"user","content":"u"}])";
+  EXPECT_EQ(
+      reason(std::string("{") + user + R"(,"tools":[{"name":"f"}],"functions":[{"name":"g"}]})"),
+      "tools that cannot be read");
+  EXPECT_EQ(reason(std::string("{") + user + R"(,"conversations":[{"from":"human","value":"v"}]})"),
+            "messages and conversations that differ");
+  EXPECT_EQ(reason(R"({"instruction":"u","input":"i","context":"c","output":"a"})"),
+            "input and context that differ");
+  EXPECT_EQ(reason(R"({"prompt":"u","system":"s","system_prompt":"t"})"),
+            "system and system_prompt that differ");
+  for (const char* name : {"history", "input", "context"}) {
+    EXPECT_EQ(reason(std::string("{") + user + ",\"" + name + "\":\"x\"}"),
+              "more beside the messages")
+        << name;
+    EXPECT_THAT(turns(std::string("{") + user + ",\"" + name + "\":\"\"}"), ElementsAre("user=u"))
+        << name;
+  }
+}
+
+TEST(Rows, EveryFieldOfAQuestionIsRead) {
+  EXPECT_THAT(turns(R"({"instruction":"u","context":"c","response":"a"})"),
+              ElementsAre("user=u\n\nc", "assistant=a"));
+  EXPECT_THAT(turns(R"({"prompt":"u","input":"i","response":"a"})"),
+              ElementsAre("user=u\n\ni", "assistant=a"));
+  EXPECT_THAT(turns(R"({"system_prompt":"s","prompt":"u"})"), ElementsAre("system=s", "user=u"));
+}
+
+TEST(Rows, APartThatIsNoTextIsNotReadForItsCaption) {
+  for (const char* type : {R"("image")", R"("input_audio")", "7"}) {
+    EXPECT_EQ(reason(std::string(R"({"messages":[{"role":"user","content":[{"type":)") + type +
+                     R"(,"text":"see"}]}]})"),
+              "message content is not text")
+        << type;
+  }
+}
+
+TEST(Rows, AnUnknownRoleIsCutBetweenCharacters) {
+  const auto parsed =
+      parse_row(OrderedJson::parse(R"({"messages":[{"role":")" + std::string(39, 'a') +
+                                   "\u00e9\u00e9" + R"(","content":"x"}]})"));
+  const auto& rejected = std::get<Rejected>(parsed);
+  EXPECT_EQ(rejected.reason, "unknown role");
+  EXPECT_EQ(rejected.detail, std::string(39, 'a'));
 }
 
 TEST(Rows, HistoryBecomesEarlierTurns) {

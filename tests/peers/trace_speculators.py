@@ -1,10 +1,10 @@
-"""A training run of `speculators` on what we captured, recorded in its last step, and what the doctor
-says to the trace: its own loader, model, loss and autocast, from our exported drafter.
+"""A training run of `speculators` on what we captured, recorded in its last step, and what the
+doctor says to the trace: its own loader, model, loss and autocast, from our exported drafter.
 
     trace_speculators.py --drafter FOLDER --dataset DATASET [--steps 10] [--program PROGRAM]
 
-SmolLM2 as target, in f32 and, with --bf16, in its trainer's autocast. Exit 1 when the doctor finds a
-difference.
+SmolLM2 as target, in f32 and, with --bf16, in its trainer's autocast. Exit 1 when the doctor finds
+a difference.
 """
 import argparse
 import json
