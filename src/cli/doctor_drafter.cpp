@@ -31,8 +31,7 @@ std::vector<std::vector<int64_t>> encode(const jobs::Model& model, const Questio
   for (const auto& question : questions) {
     auto prompt = text::encode_whole_prompt(*model.tokenizer, model.chat, question);
     if (!prompt.refused.empty()) {
-      fail("question {}: {}{}", prompts.size() + 1, prompt.refused,
-           prompt.detail.empty() ? "" : ": " + prompt.detail);
+      fail("question {}: {}", prompts.size() + 1, prompt.why());
     }
     prompts.push_back(std::move(prompt.ids));
   }

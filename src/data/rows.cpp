@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "data/tools.h"
+#include "text/unicode.h"
 
 namespace dflash::data {
 namespace {
@@ -57,10 +58,10 @@ std::optional<Rejected> check_only_text(const OrderedJson& holder) {
 }
 
 /// At most so many bytes, whole characters.
-std::string shortened(const std::string& text, size_t size) {
-  if (text.size() <= size) return text;
-  while (size > 0 && (static_cast<uint8_t>(text[size]) & 0xC0) == 0x80) --size;
-  return text.substr(0, size);
+std::string shortened(const std::string& whole, size_t size) {
+  std::string out = whole.substr(0, size);
+  out.resize(out.size() - text::truncated_tail_bytes(out));
+  return out;
 }
 
 bool is_text_part(const OrderedJson& part) {

@@ -180,8 +180,7 @@ Report evaluate(const target::Target& target, const text::Tokenizer& tokenizer,
       continue;
     }
     refused[prompt.refused] += 1;
-    log_warning("eval: {}: left out, {}{}", task.id, prompt.refused,
-                prompt.detail.empty() ? "" : ": " + prompt.detail);
+    log_warning("eval: {}: left out, {}", task.id, prompt.why());
   }
   if (encoded.empty()) {
     fail("eval: {}: none of the {} tasks can be asked: {}", tasks.name, tasks.tasks.size(),

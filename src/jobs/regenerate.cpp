@@ -133,8 +133,8 @@ OpenWork open_work(const Model& model, const std::vector<Prompt>& prompts,
     const EncodedPrompt& last = encoded.back();
     if (last.refused.empty()) continue;
     open.skipped[last.refused] += 1;
-    log_warning("prompt {}: skipped, {}{}", prompt.where.empty() ? prompt.id : prompt.where,
-                last.refused, last.detail.empty() ? "" : ": " + last.detail);
+    log_warning("prompt {}: skipped, {}", prompt.where.empty() ? prompt.id : prompt.where,
+                last.why());
   }
   for (int64_t sample = 0; sample < options.samples; ++sample) {
     for (size_t i = 0; i < prompts.size(); ++i) {

@@ -13,6 +13,9 @@ namespace dflash::text {
 struct EncodedPrompt {
   std::vector<int64_t> ids = {};
   std::string refused = {}, detail = {};  // empty: it can be asked
+
+  /// Reason and detail, for messages.
+  std::string why() const { return detail.empty() ? refused : refused + ": " + detail; }
 };
 
 /// `refused` is one of few reasons, to be counted: "refused by the chat template", "no token in

@@ -16,6 +16,7 @@
 #include "base/timer.h"
 #include "cli/drafters.h"
 #include "data/dataset.h"
+#include "doctor/evidence.h"
 #include "doctor/explain.h"
 #include "doctor/trace.h"
 #include "doctor/world.h"
@@ -71,14 +72,14 @@ struct Proof {
                      {"drafters", rows}});
   }
 
-  /// What `--trace` says to one block in the middle of the first document, as the training pass
+  /// What `--trace` says to one block in the middle of the first answer, as the training pass
   /// under `convention` computed it: the one deviation that explains all stages; else "none".
   std::string traced(const draft::Drafter& drafter, const Convention& convention) const {
     const auto span = dataset.document_ids(0);
     Trace trace{.program = "training pass",
                 .dtype = std::string(nn::compute_name(drafter.compute())),
                 .ids = {span.begin(), span.end()},
-                .anchor = static_cast<int64_t>(span.size()) / 2};
+                .anchor = middle_of_answer(dataset, 0)};
     trace.stages = trace_stages(convention, drafter, model.target, trace.ids, trace.anchor);
     const std::filesystem::path file = out.string() + ".trace.safetensors";
     write_trace(file, trace, convention);
