@@ -14,28 +14,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/fields.h"
 #include "data/tools.h"
 #include "text/unicode.h"
 
 namespace dflash::data {
 namespace {
-
-const OrderedJson* field(const OrderedJson& record, const char* name) {
-  const auto found = record.find(name);
-  return found == record.end() || found->is_null() ? nullptr : &*found;
-}
-
-const OrderedJson* first_field(const OrderedJson& record,
-                               std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (const OrderedJson* found = field(record, name)) return found;
-  }
-  return nullptr;
-}
-
-bool is_empty(const OrderedJson& value) {
-  return value.is_string() ? value.get_ref<const std::string&>().empty() : value.empty();
-}
 
 /// Our word for a role; nothing for a role we do not know.
 std::optional<std::string> known_role(const std::string& role) {
@@ -157,7 +141,9 @@ bool has_calls(const text::Message& message) {
 
 std::optional<Rejected> read_turn(const OrderedJson& turn, text::Message& message) {
   if (!turn.is_object()) return Rejected{"message is not an object", turn.type_name()};
-  const OrderedJson* role = first_field(turn, {"role", "from"});
+  const OrderedJson *role = nullptr, *content = nullptr;
+  if (auto rejected = one_of(turn, {"role", "from"}, role)) return rejected;
+  if (auto rejected = one_of(turn, {"content", "value"}, content)) return rejected;
   if (!role || !role->is_string()) return Rejected{"message without a role", ""};
   const auto known = known_role(role->get<std::string>());
   if (!known) return Rejected{"unknown role", shortened(role->get<std::string>(), 40)};
@@ -169,7 +155,6 @@ std::optional<Rejected> read_turn(const OrderedJson& turn, text::Message& messag
     const OrderedJson* value = field(turn, name);
     if (value && value->is_string() && !is_empty(*value)) message.more[name] = *value;
   }
-  const OrderedJson* content = first_field(turn, {"content", "value"});
   if (!content && has_calls(message)) return std::nullopt;  // nothing but the calls
   const auto text = content ? text_of(*content) : std::nullopt;
   if (!text) return Rejected{"message content is not text", *known};
@@ -200,6 +185,10 @@ std::optional<Rejected> check_order(const std::vector<text::Message>& messages) 
     }
     last = &message;
   }
+  const bool blank = std::any_of(messages.begin(), messages.end(), [](const text::Message& turn) {
+    return turn.role == "user" && turn.content.find_first_not_of(" \t\r\n") == std::string::npos;
+  });
+  if (blank) return Rejected{"empty question", ""};
   const bool said = last && last->role != "system" && last->role != "developer";
   return said ? std::nullopt : std::optional(Rejected{"empty conversation", ""});
 }
@@ -230,28 +219,35 @@ std::optional<Rejected> read_history(const OrderedJson& record, Messages& messag
   return std::nullopt;
 }
 
-/// A question in one field and its answer, if there is one, in the first of others.
-struct QuestionFields {
-  const char* question;
-  std::initializer_list<const char*> answers;
-};
-
-std::optional<Rejected> read_question(const OrderedJson& record, const QuestionFields& fields,
-                                      Messages& messages) {
-  const OrderedJson& question = *field(record, fields.question);
-  const OrderedJson* answer = first_field(record, fields.answers);
-  for (const OrderedJson* part : {&question, answer}) {
-    if (!part || part->is_string()) continue;
+/// Text under one of several names; absent fields leave `text` as it is.
+std::optional<Rejected> read_string(const OrderedJson& record,
+                                    std::initializer_list<const char*> names,
+                                    std::optional<std::string>& text) {
+  const OrderedJson* found = nullptr;
+  if (auto rejected = one_of(record, names, found)) return rejected;
+  if (!found) return std::nullopt;
+  if (!found->is_string()) {
+    const auto* name = std::find_if(names.begin(), names.end(),
+                                    [&](const char* each) { return field(record, each) == found; });
     return Rejected{"prompt or response is not text",
-                    fmt::format("{}: expected text, got {}",
-                                part == &question ? fields.question : "answer", part->type_name())};
+                    fmt::format("{}: expected text, got {}", *name, found->type_name())};
+  }
+  text = found->get<std::string>();
+  return std::nullopt;
+}
+
+std::optional<Rejected> read_question(const OrderedJson& record, Messages& messages) {
+  std::optional<std::string> question, answer;
+  if (auto rejected = read_string(record, {"prompt", "instruction"}, question)) return rejected;
+  if (auto rejected = read_string(record, {"response", "completion", "output"}, answer)) {
+    return rejected;
   }
   if (auto rejected = read_history(record, messages)) return rejected;
   std::string input;
   if (auto rejected = read_text(record, {"input", "context"}, input)) return rejected;
-  messages.push_back({"user", question.get<std::string>()});
+  messages.push_back({"user", question.value_or("")});
   if (!input.empty()) messages.back().content += "\n\n" + input;
-  if (answer) messages.push_back({"assistant", answer->get<std::string>()});
+  if (answer) messages.push_back({"assistant", *answer});
   return std::nullopt;
 }
 
@@ -269,19 +265,15 @@ std::optional<Rejected> read_system(const OrderedJson& record, Messages& message
 }
 
 std::optional<Rejected> read_messages(const OrderedJson& record, Messages& messages) {
-  if (const OrderedJson* turns = first_field(record, {"messages", "conversations"})) {
-    const OrderedJson* others = field(record, "conversations");
-    if (others && *others != *turns) return Rejected{"messages and conversations that differ", ""};
-    for (const char* name : {"history", "input", "context"}) {
-      const OrderedJson* more = field(record, name);
-      if (more && !is_empty(*more)) return Rejected{"more beside the messages", name};
-    }
-    return read_turns(*turns, messages);
+  const OrderedJson* turns = nullptr;
+  if (auto rejected = one_of(record, {"messages", "conversations"}, turns)) return rejected;
+  const bool asked = first_field(record, {"prompt", "instruction"}) != nullptr;
+  if (!turns || (is_empty(*turns) && asked)) return read_question(record, messages);
+  for (const char* name : {"history", "input", "context"}) {
+    const OrderedJson* more = field(record, name);
+    if (more && !is_empty(*more)) return Rejected{"more beside the messages", name};
   }
-  if (field(record, "prompt")) {
-    return read_question(record, {"prompt", {"response", "completion"}}, messages);
-  }
-  return read_question(record, {"instruction", {"output", "response"}}, messages);
+  return read_turns(*turns, messages);
 }
 
 ParsedRow conversation(const OrderedJson& record) {
@@ -325,6 +317,7 @@ ParsedRow plain(const OrderedJson& text) {
 }
 
 ParsedRow by_shape(const OrderedJson& record) {
+  if (!record.is_object()) return Rejected{"line is not a JSON object", record.type_name()};
   const OrderedJson* prompt_ids = field(record, "prompt_ids");
   const OrderedJson* answer_ids = field(record, "answer_ids");
   if (prompt_ids && answer_ids) return exact(*prompt_ids, *answer_ids);
@@ -335,20 +328,38 @@ ParsedRow by_shape(const OrderedJson& record) {
   return Rejected{"no known fields", ""};
 }
 
-}  // namespace
-
-ParsedRow parse_row(const OrderedJson& record) {
-  if (!record.is_object()) return Rejected{"line is not a JSON object", record.type_name()};
+ParsedRow with_id(const OrderedJson& record) {
   ParsedRow parsed = by_shape(record);
   Row* row = std::get_if<Row>(&parsed);
-  if (const OrderedJson* id = field(record, "id"); row && id) {
+  if (!row) return parsed;
+  if (const OrderedJson* id = field(record, "id")) {
     row->id = id->is_string() ? id->get<std::string>() : id->dump();
   }
   return parsed;
 }
 
+/// A turn that its author keeps out of training: {"weight": 0} or {"train": false}.
+bool has_untrained_turn(const OrderedJson& record) {
+  if (!record.is_object()) return false;
+  const OrderedJson* turns = first_field(record, {"messages", "conversations"});
+  if (!turns || !turns->is_array()) return false;
+  return std::any_of(turns->begin(), turns->end(), [](const OrderedJson& turn) {
+    if (!turn.is_object()) return false;
+    const OrderedJson *weight = field(turn, "weight"), *train = field(turn, "train");
+    return (weight && weight->is_number() && weight->get<double>() == 0) ||
+           (train && *train == false);
+  });
+}
+
+}  // namespace
+
+ParsedRow parse_row(const OrderedJson& record) {
+  if (has_untrained_turn(record)) return Rejected{"a turn of weight 0", ""};
+  return with_id(record);
+}
+
 Row parse_prompt(const OrderedJson& record) {
-  ParsedRow parsed = parse_row(record);
+  ParsedRow parsed = with_id(record);
   const auto* rejected = std::get_if<Rejected>(&parsed);
   const Row* row = std::get_if<Row>(&parsed);
   if (row && row->kind == Row::Kind::kChat) {

@@ -8,6 +8,7 @@
 // question also its `input` (or `context`) and the turns before it (`history`, [[question, answer],
 // ...]). Two such fields that say different things are no choice of ours: rejected. A turn may
 // bring reasoning and tool calls; whether the model's template shows them is the caller's question.
+// A turn of `weight` 0 (`train` false) rejects the record: its author keeps it out of training.
 // A record with something that we cannot read is rejected whole (PREP-02, PREP-04), never cut.
 #pragma once
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "data/fields.h"
 #include "text/chat.h"
 
 namespace dflash::data {
@@ -28,11 +30,6 @@ struct Row {
   text::Conversation conversation;              // kChat: system?, developer?, user, assistant, ...
   std::vector<int64_t> prompt_ids, answer_ids;  // kExactIds
   std::string text;                             // kPlainText
-};
-
-/// Why a record is no row: a short reason that is counted, and the detail of this record.
-struct Rejected {
-  std::string reason, detail;
 };
 
 using ParsedRow = std::variant<Row, Rejected>;

@@ -32,13 +32,18 @@ OrderedJson in_order(const OrderedJson& object, std::initializer_list<std::strin
   return out;
 }
 
+/// "function", or what others call a call ("tool_use", "tool_call").
+bool is_function_type(const OrderedJson& type) {
+  return type == "function" || type == "tool_use" || type == "tool_call" || type == "function_call";
+}
+
 /// {"type": "function", "function": {...}} around what may be bare.
 OrderedJson wrapped(const OrderedJson& packed, const char* what) {
   OrderedJson entry = unpacked(packed);
   if (!entry.is_object()) fail("{}: expected an object, got {}", what, entry.type_name());
   if (!entry.contains("function")) {
     OrderedJson wrapper = {{"type", "function"}};
-    if (entry.value("type", OrderedJson()) == "function") entry.erase("type");
+    if (is_function_type(entry.value("type", OrderedJson()))) entry.erase("type");
     if (entry.contains("id")) {
       wrapper["id"] = entry["id"];
       entry.erase("id");
@@ -84,13 +89,27 @@ OrderedJson without_null_fields(const OrderedJson& value) {
   return out;
 }
 
+/// Arguments under any of their names. Error: two that say different things.
 OrderedJson arguments_of(const OrderedJson& function) {
-  OrderedJson arguments = unpacked(function.value("arguments", OrderedJson()));
-  if (arguments.is_null()) return OrderedJson::object();
-  if (!arguments.is_object()) {
-    fail("arguments of a tool call: expected an object, got {}", arguments.type_name());
+  OrderedJson only;
+  for (const char* name : {"arguments", "parameters", "input", "args"}) {
+    const OrderedJson arguments = unpacked(function.value(name, OrderedJson()));
+    if (arguments.is_null()) continue;
+    if (!arguments.is_object()) {
+      fail("{} of a tool call: expected an object, got {}", name, arguments.type_name());
+    }
+    if (!only.is_null() && only != arguments) fail("{} of a tool call: given twice", name);
+    only = arguments;
   }
-  return arguments;
+  return only.is_null() ? OrderedJson::object() : only;
+}
+
+/// What a call says must reach the prompt: a key that we do not read is an error.
+void expect_keys(const OrderedJson& object, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_null() || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    fail("tool call: unknown key '{}'", key);
+  }
 }
 
 }  // namespace
@@ -118,8 +137,11 @@ OrderedJson canonical_calls(const OrderedJson& calls) {
   OrderedJson out = OrderedJson::array();
   for (const OrderedJson& entry : list) {
     OrderedJson call = wrapped(entry, "tool call");
-    call["function"]["arguments"] = arguments_of(call["function"]);
-    call["function"] = in_order(call["function"], {"name", "arguments"});
+    const OrderedJson& function = call["function"];
+    expect_keys(call, {"id", "type", "function", "index"});
+    expect_keys(function, {"name", "arguments", "parameters", "input", "args"});
+    call.erase("index");
+    call["function"] = {{"name", function["name"]}, {"arguments", arguments_of(function)}};
     out.push_back(std::move(call));
   }
   return out;

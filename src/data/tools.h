@@ -14,7 +14,8 @@ OrderedJson canonical_tools(const OrderedJson& tools);
 
 /// A list of {"id"?, "type": "function", "function": {"name", "arguments": {...}}}; null where
 /// there are no calls. Read: a list, one call, or the JSON text of either; of wrapped calls or bare
-/// ones; arguments as an object or as its JSON text. Error: anything else.
+/// ones; arguments (or parameters, input, args) as an object or as its JSON text. Error: anything
+/// else, an unknown key too.
 OrderedJson canonical_calls(const OrderedJson& calls);
 
 }  // namespace dflash::data

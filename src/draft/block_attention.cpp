@@ -25,6 +25,7 @@
 
 #include "base/error.h"
 #include "nn/shapes.h"
+#include "nn/vector_math.h"
 
 namespace dflash::draft {
 namespace {
@@ -338,6 +339,7 @@ void check_inputs(const BlockAttentionInputs& inputs, const AttentionPlan& plan)
 at::Tensor block_attention(const BlockAttentionInputs& inputs,
                            const std::shared_ptr<const AttentionPlan>& plan) {
   check_inputs(inputs, *plan);
+  nn::settle_vector_math();
   if (plan->num_blocks() == 0) return inputs.q_NKHE.clone();
   return BlockAttention::apply(inputs.q_NKHE, inputs.k_TGE, inputs.v_TGE, inputs.k_NKGE,
                                inputs.v_NKGE, plan);

@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "nn/shapes.h"
+#include "nn/vector_math.h"
 
 namespace dflash::train {
 namespace {
@@ -230,6 +231,7 @@ std::string describe_loss(const LossOptions& options) {
 RowLosses row_losses(const Vocabulary& vocabulary, const LossOptions& options,
                      const LossRows& given) {
   const c10::NoGradGuard guard;
+  nn::settle_vector_math();
   const int64_t count = given.hidden_MD.size(0), width = vocabulary.hidden_size();
   nn::expect_shape(given.hidden_MD, {-1, width}, "hidden rows");
   nn::expect_shape(given.label_M, {count}, "labels");

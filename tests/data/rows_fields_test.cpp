@@ -1,0 +1,89 @@
+// One thing under two names, turns kept out of training, and what a tool call may hold.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "data/rows.h"
+#include "data/tools.h"
+
+namespace dflash::data {
+namespace {
+
+using testing::HasSubstr;
+
+std::string reason(const std::string& json) {
+  const ParsedRow parsed = parse_row(OrderedJson::parse(json));
+  const auto* rejected = std::get_if<Rejected>(&parsed);
+  return rejected ? rejected->reason : "accepted";
+}
+
+std::string last_text(const std::string& json) {
+  const ParsedRow parsed = parse_row(OrderedJson::parse(json));
+  return std::get<Row>(parsed).conversation.messages.back().content;
+}
+
+TEST(RowsFields, OfTwoNamesTheFilledOne) {
+  EXPECT_EQ(last_text(R"({"prompt":"u","response":"","completion":"a"})"), "a");
+  EXPECT_EQ(last_text(R"({"prompt":"","instruction":"u"})"), "u");
+  EXPECT_EQ(last_text(R"({"messages":[],"conversations":[{"from":"human","value":"u"}]})"), "u");
+  EXPECT_EQ(last_text(R"({"messages":[{"role":"user","content":"","value":"u"}]})"), "u");
+  EXPECT_EQ(last_text(R"({"messages":[],"prompt":"u"})"), "u");
+  EXPECT_EQ(last_text(R"({"prompt":"u","instruction":"u"})"), "u");
+}
+
+TEST(RowsFields, TwoThatDifferAreRejected) {
+  EXPECT_EQ(reason(R"({"prompt":"u","instruction":"v"})"), "prompt and instruction that differ");
+  EXPECT_EQ(reason(R"({"prompt":"u","response":"a","completion":"b"})"),
+            "response and completion and output that differ");
+  EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"u","value":"v"}]})"),
+            "content and value that differ");
+  EXPECT_EQ(reason(R"({"messages":[{"role":"user","from":"gpt","content":"u"}]})"),
+            "role and from that differ");
+}
+
+TEST(RowsFields, EmptyQuestion) {
+  EXPECT_EQ(reason(R"({"prompt":" \n","response":"a"})"), "empty question");
+  EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":""}]})"), "empty question");
+  EXPECT_EQ(reason(R"({"instruction":"","input":"i","output":"a"})"), "accepted");
+  EXPECT_THROW(parse_prompt(OrderedJson::parse(R"({"prompt":""})")), Error);
+}
+
+TEST(RowsFields, TurnsOutOfTrainingAreNotTrained) {
+  for (const char* mark : {R"("weight":0)", R"("weight":0.0)", R"("train":false)"}) {
+    const std::string record =
+        std::string(R"({"messages":[{"role":"user","content":"u"},{"role":"assistant",)") + mark +
+        R"(,"content":"a"},{"role":"user","content":"v"}]})";
+    EXPECT_EQ(reason(record), "a turn of weight 0");
+    EXPECT_NO_THROW(parse_prompt(OrderedJson::parse(record)));  // asked, not trained on
+  }
+  EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"u","weight":1}]})"), "accepted");
+}
+
+std::string call(const std::string& json) {
+  return canonical_calls(OrderedJson::parse(json))[0]["function"].dump();
+}
+
+TEST(RowsFields, ArgumentsUnderAnyOfTheirNames) {
+  for (const char* name : {"arguments", "parameters", "input", "args"}) {
+    EXPECT_EQ(call(R"({"name":"f",")" + std::string(name) + R"(":{"x":1}})"),
+              R"({"name":"f","arguments":{"x":1}})");
+  }
+  EXPECT_EQ(call(R"({"type":"tool_use","id":"7","name":"f","input":{"x":1}})"),
+            R"({"name":"f","arguments":{"x":1}})");
+  EXPECT_THROW(call(R"({"name":"f","arguments":{"x":1},"parameters":{"x":2}})"), Error);
+}
+
+TEST(RowsFields, NothingOfACallIsDropped) {
+  for (const char* bad : {R"({"function":{"name":"f"},"arguments":{"x":1}})",
+                          R"({"function":{"name":"f","kwargs":{"x":1}}})"}) {
+    try {
+      call(bad);
+      FAIL() << bad;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("unknown key"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dflash::data
