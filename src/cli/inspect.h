@@ -1,10 +1,19 @@
 // The three kinds of `inspect`: a path, text, a block.
 #pragma once
 
+#include <filesystem>
+
+#include "base/json.h"
+
 namespace dflash::cli {
 
 int inspect_text(int argc, char** argv);
 int inspect_block(int argc, char** argv);
 int inspect_path(int argc, char** argv);
+
+/// What `prepare` would see in the lines of a file, counted.
+Json describe_jsonl(const std::filesystem::path& path);
+/// A report that some verb wrote, as it stands.
+Json describe_report(const std::filesystem::path& path);
 
 }  // namespace dflash::cli

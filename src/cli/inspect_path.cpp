@@ -151,8 +151,30 @@ Json describe_features(const fs::path& path) {
           {"info", info}};
 }
 
-Json describe(const fs::path& path) {
+/// What a quickstart left, with its parts.
+Json describe_quickstart(const fs::path& path) {
+  Json json = describe_report(path / "summary.json");
+  json["kind"] = "quickstart";
+  for (const char* part : {"answers.jsonl", "dataset", "features", "run", "eval.json"}) {
+    if (fs::exists(path / part)) json["parts"].push_back((path / part).string());
+  }
+  return json;
+}
+
+bool is_file_of_run(const fs::path& path) {
+  const fs::path name = path.filename();
+  return (name == "run.json" || name == "metrics.jsonl" || name == "checkpoints") &&
+         fs::exists(path.parent_path() / "run.json");
+}
+
+Json describe(fs::path path) {
   if (!fs::exists(path)) fail("no such file or folder: {}", path.string());
+  if (!path.has_filename()) path = path.parent_path();  // "folder/"
+  if (is_file_of_run(path)) {
+    return describe_run(path.has_parent_path() ? path.parent_path() : fs::path("."));
+  }
+  if (path.extension() == ".jsonl") return describe_jsonl(path);
+  if (path.extension() == ".json") return describe_report(path);
   if (path.extension() == ".gguf") {
     const std::string architecture = io::GgufFile::open(path)->string("general.architecture");
     return architecture == "dflash" ? describe_drafter(path) : describe_gguf(path);
@@ -162,12 +184,13 @@ Json describe(const fs::path& path) {
   if (fs::exists(path / "features.json")) return describe_features(path);
   if (fs::exists(path / "run.json")) return describe_run(path);
   if (is_checkpoint(path)) return describe_checkpoint(path);
+  if (fs::exists(path / "summary.json")) return describe_quickstart(path);
   const fs::path config = path / "config.json";
   if (!fs::exists(config)) {
     fail(
-        "cannot tell what {} is\n  hint: a target folder or .gguf, a drafter, dataset, features, "
-        "run "
-        "or checkpoint folder",
+        "cannot tell what {} is\n  hint: a target or drafter (folder or .gguf), a dataset, "
+        "features, "
+        "run, checkpoint or quickstart folder, a .jsonl or .json file",
         path.string());
   }
   const std::string architecture = read_object(config).value("architectures", Json::array()).dump();

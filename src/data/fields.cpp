@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <string>
 
 namespace dflash::data {
@@ -35,6 +36,19 @@ std::optional<Rejected> one_of(const OrderedJson& record, std::initializer_list<
     }
     if (!taken || is_empty(*taken)) taken = found;
   }
+  return std::nullopt;
+}
+
+std::optional<Rejected> read_id(const OrderedJson& record, const char* name, std::string& id) {
+  const OrderedJson* given = field(record, name);
+  if (!given) return std::nullopt;
+  constexpr double kExact = 9007199254740992;  // 2^53
+  if (given->is_number_float() && !(std::abs(given->get<double>()) < kExact)) {
+    return Rejected{"an id that is rounded",
+                    fmt::format("{}: expected a text or a number of at most 64 bits, got {}", name,
+                                given->dump())};
+  }
+  id = given->is_string() ? given->get<std::string>() : given->dump();
   return std::nullopt;
 }
 

@@ -27,4 +27,8 @@ bool is_empty(const OrderedJson& value);
 std::optional<Rejected> one_of(const OrderedJson& record, std::initializer_list<const char*> names,
                                const OrderedJson*& taken);
 
+/// A record's name: a text, or anything else as its JSON text; empty where the field is absent.
+/// Rejected: a number beyond 64 bits, which is rounded, so that two could be one.
+std::optional<Rejected> read_id(const OrderedJson& record, const char* name, std::string& id);
+
 }  // namespace dflash::data

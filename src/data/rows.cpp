@@ -332,9 +332,7 @@ ParsedRow with_id(const OrderedJson& record) {
   ParsedRow parsed = by_shape(record);
   Row* row = std::get_if<Row>(&parsed);
   if (!row) return parsed;
-  if (const OrderedJson* id = field(record, "id")) {
-    row->id = id->is_string() ? id->get<std::string>() : id->dump();
-  }
+  if (auto rejected = read_id(record, "id", row->id)) return *rejected;
   return parsed;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "nn/finite.h"
 #include "nn/tensor_io.h"
 
 namespace dflash::draft {
@@ -76,6 +77,7 @@ FolderTensors read_folder_tensors(const std::shared_ptr<const io::Checkpoint>& f
     }
     // A copy of our own: the file is mapped read-only, weights are trained in place.
     const at::Tensor stored = nn::to_tensor(view, file);
+    nn::expect_finite(stored, where, view.name);
     if (name == "embed_tokens.weight") {
       result.tables.embed_VD = stored.clone();
     } else if (name == "lm_head.weight") {

@@ -8,7 +8,7 @@
 #include <array>
 #include <fstream>
 
-#include "base/error.h"
+#include "base/error_context.h"
 #include "base/files.h"
 #include "draft/deepspec.h"
 #include "draft/gguf_drafter.h"
@@ -105,29 +105,33 @@ Format recognise(const fs::path& path) {
 }
 
 std::shared_ptr<Drafter> load_drafter(const fs::path& path, nn::Compute compute) {
-  switch (recognise(path)) {
-    case Format::kGguf:
-      return load_gguf_drafter(path, compute);
-    case Format::kSpeculators:
-      return load_speculators(path, compute);
-    case Format::kZlab:
-    case Format::kDeepSpec:
-      break;
-  }
-  return load_zlab(path, compute);
+  return naming(path.string(), [&]() -> std::shared_ptr<Drafter> {
+    switch (recognise(path)) {
+      case Format::kGguf:
+        return load_gguf_drafter(path, compute);
+      case Format::kSpeculators:
+        return load_speculators(path, compute);
+      case Format::kZlab:
+      case Format::kDeepSpec:
+        break;
+    }
+    return load_zlab(path, compute);
+  });
 }
 
 DraftSpec read_drafter_spec(const fs::path& path) {
-  switch (recognise(path)) {
-    case Format::kGguf:
-      return read_gguf_drafter(path);
-    case Format::kSpeculators:
-      return read_speculators_config(path);
-    case Format::kZlab:
-    case Format::kDeepSpec:
-      break;
-  }
-  return read_zlab_config(path);
+  return naming(path.string(), [&] {
+    switch (recognise(path)) {
+      case Format::kGguf:
+        return read_gguf_drafter(path);
+      case Format::kSpeculators:
+        return read_speculators_config(path);
+      case Format::kZlab:
+      case Format::kDeepSpec:
+        break;
+    }
+    return read_zlab_config(path);
+  });
 }
 
 std::vector<std::string> format_limits(const Drafter& drafter, Format format) {

@@ -5,6 +5,7 @@
 #include "draft/folder_tensors.h"
 #include "draft/gguf_drafter.h"
 #include "io/gguf.h"
+#include "nn/finite.h"
 #include "nn/tensor_io.h"
 
 namespace dflash::draft {
@@ -202,6 +203,7 @@ std::shared_ptr<Drafter> load_gguf_drafter(const std::filesystem::path& path, nn
     refuse_foreign(path.string(), tensor.name);
     if (name == "draft_ids" || name == "rope_freqs.weight") continue;
     at::Tensor values = nn::to_tensor(tensor);
+    nn::expect_finite(values, path.string(), tensor.name);
     if (name == "embed_tokens.weight") {
       tables.embed_VD = std::move(values);
     } else if (name == "lm_head.weight") {

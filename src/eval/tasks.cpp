@@ -21,9 +21,8 @@ Task parse_task(const OrderedJson& record, int64_t line) {
     std::string& content = row.conversation.messages.back().content;
     content = human_eval_message(content);
   }
-  const auto task_id = record.find("task_id");
-  if (task_id != record.end()) {
-    row.id = task_id->is_string() ? task_id->get<std::string>() : task_id->dump();
+  if (const auto rejected = data::read_id(record, "task_id", row.id)) {
+    fail("{}: {}", rejected->reason, rejected->detail);
   }
   return {row.id.empty() ? fmt::format("line {}", line) : row.id, std::move(row.conversation)};
 }

@@ -128,6 +128,7 @@ const char* axis_name(Axis axis) {
 Axis fitting_axis(const std::vector<TrainingRun>& runs) {
   double least = std::numeric_limits<double>::infinity(), most = 0;
   for (const TrainingRun& run : runs) {
+    if (run.has_gaps) return Axis::kStep;
     if (run.steps.empty()) continue;
     const double size =
         static_cast<double>(run.anchors_seen()) / static_cast<double>(run.steps.size());

@@ -22,7 +22,7 @@ namespace dflash::runs {
 /// What steps of two runs are aligned by.
 enum class Axis { kStep, kAnchors };
 const char* axis_name(Axis axis);
-/// Steps, unless the runs' steps differ in size by more than a tenth.
+/// Steps, unless the runs' steps differ in size by more than a tenth and none is missing.
 Axis fitting_axis(const std::vector<TrainingRun>& runs);
 
 using Metric = double Step::*;

@@ -70,6 +70,13 @@ Comparison compare(std::vector<TrainingRun> runs, std::optional<Axis> axis) {
     fail("runs: expected at most {} to compare, got {}\n  hint: --list lists them", kMostCompared,
          runs.size());
   }
+  for (const TrainingRun& run : runs) {
+    if (axis != Axis::kAnchors || !run.has_gaps) continue;
+    fail(
+        "{}: steps are missing in metrics.jsonl, so curves cannot be aligned by anchors\n"
+        "  hint: --by step",
+        run.path.string());
+  }
   Comparison out;
   out.runs = std::move(runs);
   out.settings = compare_settings(out.runs);

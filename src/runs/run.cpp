@@ -137,6 +137,22 @@ Json read_record(const fs::path& path) {
   return record;
 }
 
+void find_gaps(TrainingRun& run) {
+  std::string first;
+  int64_t before = 0, missing = 0;
+  for (const Step& step : run.steps) {
+    const int64_t count = step.step - before - 1;
+    if (count > 0 && first.empty()) first = std::to_string(before + 1);
+    missing += count;
+    before = step.step;
+  }
+  run.has_gaps = missing > 0;
+  if (!run.has_gaps) return;
+  run.problems.push_back(fmt::format(
+      "metrics.jsonl: {} missing (the first: {}), so anchors seen are unknown from there",
+      counted(missing, "steps"), first));
+}
+
 /// The dataset's fingerprint stands in checkpoints only. Zero-padded names sort by step.
 Json newest_dataset(const fs::path& checkpoints) {
   std::error_code ignored;
@@ -216,6 +232,7 @@ TrainingRun read_run(const fs::path& path) {
   }
   const int64_t planned = run.total_steps;
   read_metrics(path / "metrics.jsonl", run);
+  find_gaps(run);
   // A run that was resumed with a fixed length has gone past what was fitted before.
   if (run.last_step() > run.total_steps) run.total_steps = std::max(planned, run.last_step());
   run.dataset = newest_dataset(path / "checkpoints");

@@ -43,6 +43,7 @@ struct TrainingRun {
   std::time_t written = 0;            // when metrics.jsonl last grew
   State state = State::kBegun;        // running: a process holds the folder's lock
   std::vector<std::string> problems;  // what could not be read, a sentence each
+  bool has_gaps = false;              // steps are missing: `anchors_seen` counts too few
 
   int64_t last_step() const { return steps.empty() ? 0 : steps.back().step; }
   int64_t anchors_seen() const { return steps.empty() ? 0 : steps.back().anchors_seen; }

@@ -120,6 +120,13 @@ SettingsComparison compare_settings(const std::vector<TrainingRun>& runs) {
 }
 
 Caveats caveats(const std::vector<Setting>& differing, size_t a, size_t b) {
+  // A fingerprint that one run does not have says nothing.
+  const auto other = [&](std::string_view name) {
+    return std::any_of(differing.begin(), differing.end(), [&](const Setting& setting) {
+      return setting.name == name && setting.values[a] && setting.values[b] &&
+             setting.differs(a, b);
+    });
+  };
   const auto differs = [&](std::initializer_list<std::string_view> beginnings) {
     return std::any_of(differing.begin(), differing.end(), [&](const Setting& setting) {
       return setting.differs(a, b) &&
@@ -129,7 +136,7 @@ Caveats caveats(const std::vector<Setting>& differing, size_t a, size_t b) {
     });
   };
   Caveats out;
-  if (differs({"target_fingerprint"})) {
+  if (other("target_fingerprint")) {
     out.loss_comparable = false;
     out.texts.push_back("other targets: neither losses nor tau can be compared");
   } else if (differs({"options.loss", "loss_rule", "--loss", "--labels", "--weighting", "--gamma",
@@ -138,7 +145,7 @@ Caveats caveats(const std::vector<Setting>& differing, size_t a, size_t b) {
     out.texts.push_back(
         "the losses are defined differently and cannot be compared; expected acceptance can");
   }
-  if (differs({"dataset.fingerprint", "documents"})) {
+  if (other("dataset.fingerprint") || other("documents")) {
     out.texts.push_back("other training data: curves are of other texts, tau can be compared");
   }
   if (differs({"--validate", "--validate-limit", "--validate-max-new"})) {

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "base/error.h"
+#include "base/error_context.h"
 #include "io/gguf.h"
 #include "target/config_reader.h"
 #include "target/families.h"
@@ -58,12 +58,14 @@ std::shared_ptr<const Target> load_gguf(const fs::path& path, nn::Compute comput
 }  // namespace
 
 std::shared_ptr<const Target> load_target(const fs::path& path, const LoadOptions& options) {
-  if (fs::is_directory(path)) return load_folder(path, options.compute);
+  if (fs::is_directory(path)) {
+    return naming(path.string(), [&] { return load_folder(path, options.compute); });
+  }
   if (!fs::exists(path)) fail("target: {}: no such file or folder", path.string());
   if (path.extension() != ".gguf") {
     fail("target: {}: expected a folder with config.json or a .gguf file", path.string());
   }
-  return load_gguf(path, options.compute);
+  return naming(path.string(), [&] { return load_gguf(path, options.compute); });
 }
 
 }  // namespace dflash::target

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "io/fingerprint.h"
+#include "nn/finite.h"
 #include "nn/tensor_io.h"
 
 namespace dflash::target {
@@ -42,7 +43,9 @@ class FolderWeights final : public Weights {
   at::Tensor read(const std::string& name) const override {
     const WeightInfo* info = find(name);
     DF_ASSERT(info != nullptr, "name={}", name);
-    return nn::to_tensor(checkpoint_->get(info->file_name), checkpoint_);
+    at::Tensor values = nn::to_tensor(checkpoint_->get(info->file_name), checkpoint_);
+    nn::expect_finite(values, where_, info->file_name);
+    return values;
   }
 
  private:
@@ -83,7 +86,9 @@ class GgufWeights final : public Weights {
   at::Tensor read(const std::string& name) const override {
     const WeightInfo* info = find(name);
     DF_ASSERT(info != nullptr, "name={}", name);
-    return names_.restore(name, nn::to_tensor(file_->get(info->file_name)));
+    const at::Tensor values = nn::to_tensor(file_->get(info->file_name));
+    nn::expect_finite(values, where_, info->file_name);
+    return names_.restore(name, values);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "base/timer.h"
 #include "draft/zlab.h"
 #include "nn/compute.h"
+#include "nn/finite.h"
 #include "nn/shapes.h"
 
 namespace dflash::train {
@@ -139,7 +140,7 @@ void Trainer::quarantine(FeatureRow& row) {
     const at::Tensor taps =
         row.taps_TF.narrow(0, static_cast<int64_t>(first), static_cast<int64_t>(end - first));
     documents_met_.insert(row.document[n]);
-    if (!is_finite(taps)) {
+    if (!nn::is_finite(taps)) {
       taps.zero_();
       std::fill(row.loss_mask.begin() + first, row.loss_mask.begin() + end, uint8_t{0});
       if (documents_bad_.insert(row.document[n]).second) {

@@ -100,6 +100,19 @@ TEST(Program, ImpossibleValuesAreRefusedAtOnce) {
   }
 }
 
+TEST(Program, InspectCountsLinesAsRows) {
+  TempFolder folder;
+  testing::write_file(folder / "a.jsonl", "{\"prompt\": \"u\"}\n{\"other\": 1}\nx\n");
+  testing::write_file(folder / "a.json", "{\"tau\": 1.5}");
+  const auto lines = run("inspect --json " + (folder / "a.jsonl").string());
+  const Json json = Json::parse(lines.out);
+  EXPECT_EQ(json["rows"]["conversations"], 1);
+  EXPECT_EQ(json["no_rows"]["no known fields"], 1);
+  EXPECT_EQ(json["broken_lines"], 1);
+  const auto report = run("inspect " + (folder / "a.json").string());
+  EXPECT_NE(report.out.find("tau"), std::string::npos) << report.out;
+}
+
 TEST(Program, ErrorsNameFileAndRemedy) {
   TempFolder folder;
   testing::write_file(folder / "broken.gguf", "GGUF\x03");

@@ -85,5 +85,16 @@ TEST(RowsFields, NothingOfACallIsDropped) {
   }
 }
 
+TEST(RowsFields, IdsThatWouldBeOne) {
+  EXPECT_EQ(reason(R"({"id":123456789012345678901,"prompt":"u"})"), "an id that is rounded");
+  const auto id_of = [](const std::string& id) {
+    return std::get<Row>(parse_row(OrderedJson::parse(R"({"prompt":"u","id":)" + id + "}"))).id;
+  };
+  EXPECT_EQ(id_of("18446744073709551615"), "18446744073709551615");
+  EXPECT_EQ(id_of("1.5"), "1.5");
+  EXPECT_EQ(id_of(R"({"a":1})"), R"({"a":1})");
+  EXPECT_EQ(id_of("null"), "");
+}
+
 }  // namespace
 }  // namespace dflash::data

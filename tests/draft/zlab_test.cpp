@@ -171,9 +171,11 @@ TEST_F(ZlabFolder, ForeignMissingAndExtraTensors) {
       }
     });
     EXPECT_NE(load_error().find(part), std::string::npos) << load_error();
+    EXPECT_NE(load_error().find(folder.string()), std::string::npos) << load_error();
   };
   expect_error("embed_tokens.weight", at::ones({49, 24}), "embed_tokens.weight");
   expect_error("lm_head.weight", at::full({4, 24}, NAN), "lm_head.weight");
+  expect_error("norm.weight", at::full({24}, INFINITY), "expected finite weights");
   expect_error("d2t", at::ones({4}, at::kLong), "d2t");
   expect_error("layers.0.self_attn.sinks", at::ones({4}), "sink");
   expect_error("layers.0.extra.weight", at::ones({4}), "layers.0.extra.weight");

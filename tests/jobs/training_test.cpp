@@ -2,7 +2,6 @@
 // that comes out decodes losslessly.
 #include "jobs/training.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,19 +33,7 @@ TrainingOptions options_for(const TempFolder& folder, const std::string& run) {
   return options;
 }
 
-/// One thread while it lives: with two, f32 products of training do not always give the same bits
-/// (docs/PLAN.md).
-class OneThread {
- public:
-  OneThread() { at::set_num_threads(1); }
-  ~OneThread() { at::set_num_threads(before_); }
-
- private:
-  int before_ = at::get_num_threads();
-};
-
 TEST(Training, StoppedRunGoesOnBitForBit) {  // R-CK-1
-  const OneThread one;
   const Model model = tiny_model();
   TempFolder folder;
   data::save_dataset(folder / "dataset", tiny_dataset(12));
@@ -66,7 +53,6 @@ TEST(Training, StoppedRunGoesOnBitForBit) {  // R-CK-1
 }
 
 TEST(Training, OwnTablesStayTheDraftersThroughTrainingAndResume) {  // R-CK-6
-  const OneThread one;
   const Model model = tiny_model();
   TempFolder folder;
   data::save_dataset(folder / "dataset", tiny_dataset(12));

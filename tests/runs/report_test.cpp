@@ -81,7 +81,12 @@ TEST_F(Reports, WhatMustNotBeComparedIsSaid) {
   b.config["target_fingerprint"] = "other";
   EXPECT_THAT(texts(b).texts, ElementsAre(HasSubstr("other targets")));
   const auto step = folder_ / "b" / "checkpoints" / "step-000100";
-  std::filesystem::create_directories(step);
+  for (const char* run : {"a", "b"}) {
+    const auto known = folder_ / run / "checkpoints" / "step-000100";
+    std::filesystem::create_directories(known);
+    testing::write_file(known / "state.json", "{\"dataset\": {\"fingerprint\": \"y\"}}");
+  }
+  testing::write_file(folder_ / "a" / "checkpoints" / "step-000100" / "COMPLETE", "");
   testing::write_file(step / "state.json", "{\"dataset\": {\"fingerprint\": \"x\"}}");
   EXPECT_EQ(texts(b).texts.size(), 1u) << "an incomplete checkpoint does not exist";
   testing::write_file(step / "COMPLETE", "");

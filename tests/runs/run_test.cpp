@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/output.h"
 #include "made_run.h"
+#include "runs/report.h"
 
 namespace dflash::runs {
 namespace {
@@ -95,7 +97,8 @@ TEST(ReadRun, BrokenLinesAreLeftOutAndSaid) {
     MadeRun made;
     made.more_lines = std::string(line) + "\n{\"step\": 102, \"anchors\": 1, \"loss\": null}\n";
     const TrainingRun run = read_run(made.write(folder / "a"));
-    ASSERT_EQ(run.problems.size(), 1u) << line;
+    ASSERT_EQ(run.problems.size(), 2u) << line;
+    EXPECT_THAT(run.problems[1], HasSubstr("1 step missing (the first: 101)")) << line;
     EXPECT_THAT(run.problems[0], HasSubstr("1 broken line left out, line 101: ")) << line;
     EXPECT_EQ(run.last_step(), 102) << "the rest is read: " << line;
     EXPECT_TRUE(std::isnan(run.steps.back().loss));
@@ -144,6 +147,39 @@ TEST(FindRuns, ItselfOrThoseUnderIt) {
   EXPECT_THAT(error_of<Error>([&] { find_runs(folder / "none"); }), HasSubstr("no such file"));
   std::filesystem::create_directories(folder / "empty");
   EXPECT_THAT(error_of<Error>([&] { find_runs(folder / "empty"); }), HasSubstr("no run.json"));
+}
+
+// Later steps would stand too early among the anchors.
+TEST(Run, MissingStepsForbidAlignmentByAnchors) {
+  TempFolder folder;
+  const std::filesystem::path whole = MadeRun{}.write(folder / "a"),
+                              cut = MadeRun{}.write(folder / "b");
+  std::string kept;
+  std::istringstream lines(read_text(cut / "metrics.jsonl"));
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (number != 40 && number != 41) kept += line + "\n";
+  }
+  write_file(cut / "metrics.jsonl", kept);
+  const TrainingRun run = read_run(cut);
+  EXPECT_TRUE(run.has_gaps);
+  EXPECT_THAT(run.problems, ElementsAre(HasSubstr("2 steps missing (the first: 40)")));
+  EXPECT_FALSE(read_run(whole).has_gaps);
+  EXPECT_EQ(compare({read_run(whole), run}, std::nullopt).axis, Axis::kStep);
+  EXPECT_THROW(compare({read_run(whole), run}, Axis::kAnchors), Error);
+}
+
+// A run without a checkpoint does not know its data's fingerprint.
+TEST(Run, AnUnknownFingerprintIsNoOther) {
+  TempFolder folder;
+  TrainingRun a = read_run(MadeRun{}.write(folder / "a")),
+              b = read_run(MadeRun{}.write(folder / "b"));
+  a.dataset = {{"fingerprint", "f1"}};
+  EXPECT_THAT(compare({a, b}, std::nullopt).others[0].caveats.texts, ::testing::IsEmpty());
+  b.dataset = {{"fingerprint", "f2"}};
+  EXPECT_THAT(compare({a, b}, std::nullopt).others[0].caveats.texts,
+              ElementsAre(HasSubstr("other training data")));
 }
 
 }  // namespace

@@ -115,6 +115,15 @@ TEST_F(FolderTest, ErrorsUseTheFilesOwnNames) {
   EXPECT_THAT(load_error(), HasSubstr("model.layers.0.extra.weight"));
 }
 
+TEST_F(FolderTest, WeightsThatAreNoNumbersAreNamed) {
+  const std::string name = "model.layers.0.mlp.up_proj.weight";
+  for (const double value : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    rewrite([&](auto& tensors) { tensors[name].view(-1)[3] = value; });
+    EXPECT_THAT(load_error(), AllOf(HasSubstr(folder_.string()), HasSubstr(name),
+                                    HasSubstr("expected finite weights")));
+  }
+}
+
 TEST_F(FolderTest, PrecomputedRotaryTablesAreLeftOut) {
   rewrite([](auto& tensors) {
     tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = at::zeros({4});

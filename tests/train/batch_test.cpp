@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "nn/finite.h"
 #include "train/toy.h"
 
 namespace dflash::train {
@@ -180,12 +181,12 @@ TEST(IsFinite, BothTypes) {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     at::Tensor values = at::full({1000}, 3e38, at::kFloat).to(type);
     if (type == at::kBFloat16) values.fill_(1e30);
-    EXPECT_TRUE(is_finite(values));
+    EXPECT_TRUE(nn::is_finite(values));
     values[999] = NAN;
-    EXPECT_FALSE(is_finite(values));
+    EXPECT_FALSE(nn::is_finite(values));
     values[999] = 0;
     values[0] = -INFINITY;
-    EXPECT_FALSE(is_finite(values));
+    EXPECT_FALSE(nn::is_finite(values));
   }
 }
 
