@@ -69,7 +69,6 @@ struct Pass {
 std::vector<Pass> make_passes(const FeatureRow& row, int64_t epoch, const block::BlockRule& rule,
                               const TrainOptions& options, const Vocabulary& vocabulary);
 
-
 /// Scale of the noise at a step: constant, or half a cosine down to 0 at the last.
 double noise_scale(const NoiseOptions& noise, int64_t step, int64_t total_steps);
 
