@@ -166,7 +166,7 @@ void Preparer::add_row(const std::string& where, const Row& row) {
     }
     documents = encode_row(row, tokenizer_, chat_);
   } catch (const Error& error) {  // one odd row never ends the run (PREP-01)
-    return out_.report.drop("refused by the chat template", where, error.what());
+    return out_.report.drop("refused by the chat template or tokenizer", where, error.what());
   }
   if (row.kind == Row::Kind::kPlainText) return add_plain_text(where, documents[0], row);
   for (size_t i = 0; i < documents.size() && !is_full(); ++i) {

@@ -246,7 +246,8 @@ std::optional<Rejected> read_question(const OrderedJson& record, Messages& messa
   std::string input;
   if (auto rejected = read_text(record, {"input", "context"}, input)) return rejected;
   messages.push_back({"user", question.value_or("")});
-  if (!input.empty()) messages.back().content += "\n\n" + input;
+  std::string& asked = messages.back().content;
+  if (!input.empty()) asked += (asked.empty() ? "" : "\n\n") + input;
   if (answer) messages.push_back({"assistant", *answer});
   return std::nullopt;
 }
@@ -273,7 +274,14 @@ std::optional<Rejected> read_messages(const OrderedJson& record, Messages& messa
     const OrderedJson* more = field(record, name);
     if (more && !is_empty(*more)) return Rejected{"more beside the messages", name};
   }
-  return read_turns(*turns, messages);
+  if (auto rejected = read_turns(*turns, messages)) return rejected;
+  // An answer beside a conversation that has none at its end would be lost.
+  const bool answered = !messages.empty() && messages.back().role == "assistant";
+  const OrderedJson* answer = first_field(record, {"response", "completion", "output"});
+  if (!answered && answer && !is_empty(*answer)) {
+    return Rejected{"more beside the messages", "an answer"};
+  }
+  return std::nullopt;
 }
 
 ParsedRow conversation(const OrderedJson& record) {
@@ -339,14 +347,18 @@ ParsedRow with_id(const OrderedJson& record) {
 /// A turn that its author keeps out of training: {"weight": 0} or {"train": false}.
 bool has_untrained_turn(const OrderedJson& record) {
   if (!record.is_object()) return false;
-  const OrderedJson* turns = first_field(record, {"messages", "conversations"});
-  if (!turns || !turns->is_array()) return false;
-  return std::any_of(turns->begin(), turns->end(), [](const OrderedJson& turn) {
+  const auto is_untrained = [](const OrderedJson& turn) {
     if (!turn.is_object()) return false;
     const OrderedJson *weight = field(turn, "weight"), *train = field(turn, "train");
     return (weight && weight->is_number() && weight->get<double>() == 0) ||
            (train && *train == false);
-  });
+  };
+  for (const char* name : {"messages", "conversations"}) {
+    const OrderedJson* turns = field(record, name);
+    if (!turns || !turns->is_array()) continue;
+    if (std::any_of(turns->begin(), turns->end(), is_untrained)) return true;
+  }
+  return false;
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ OrderedJson wrapped(const OrderedJson& packed, const char* what) {
     wrapper["function"] = std::move(entry);
     entry = std::move(wrapper);
   }
-  if (!entry.contains("type")) entry["type"] = "function";
+  if (entry.value("type", OrderedJson()).is_null()) entry["type"] = "function";
   const OrderedJson& function = entry["function"];
   const bool named = function.is_object() && function.contains("name") &&
                      function["name"].is_string() &&
@@ -112,6 +112,25 @@ void expect_keys(const OrderedJson& object, std::initializer_list<std::string_vi
   }
 }
 
+/// What describes the arguments, under any of its names, as an object. Error: two that differ.
+void settle_parameters(OrderedJson& function) {
+  OrderedJson only;
+  for (const char* name : {"parameters", "input_schema", "inputSchema"}) {
+    const auto found = function.find(name);
+    if (found == function.end()) continue;
+    const OrderedJson parameters = unpacked(*found);
+    if (!parameters.is_null() && !parameters.is_object()) {
+      fail("{} of a tool: expected an object, got {}", name, parameters.type_name());
+    }
+    if (!only.is_null() && !parameters.is_null() && only != parameters) {
+      fail("{} of a tool: given twice", name);
+    }
+    if (only.is_null()) only = parameters;
+    function.erase(name);
+  }
+  if (!only.is_null()) function["parameters"] = only;
+}
+
 }  // namespace
 
 OrderedJson canonical_tools(const OrderedJson& tools) {
@@ -121,6 +140,7 @@ OrderedJson canonical_tools(const OrderedJson& tools) {
   OrderedJson out = OrderedJson::array();
   for (const OrderedJson& entry : list) {
     OrderedJson tool = wrapped(entry, "tool");
+    settle_parameters(tool["function"]);
     OrderedJson function = in_order(tool["function"], {"name", "description", "parameters"});
     if (has_foreign_null(function)) function = without_null_fields(function);
     tool["function"] = std::move(function);

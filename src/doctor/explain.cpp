@@ -33,6 +33,14 @@ int64_t longest_document(const data::Dataset& dataset) {
   return longest;
 }
 
+bool has_anchor(const data::Dataset& dataset) {
+  for (int64_t d = 0; d < dataset.num_documents(); ++d) {
+    const auto mask = dataset.document_mask(d);
+    if (std::count(mask.begin(), mask.end(), uint8_t{1}) >= 2) return true;
+  }
+  return false;
+}
+
 std::vector<Candidate> list_candidates(const target::Target& target, const draft::Drafter& drafter,
                                        const Prompts& prompts, int64_t longest,
                                        const ExplainOptions& options) {
@@ -90,6 +98,9 @@ class Scorer {
 std::vector<Candidate> score_all(const target::Target& target, const draft::Drafter& drafter,
                                  const Prompts& prompts, const ExplainOptions& options) {
   const data::Dataset dataset = own_answers(target, prompts, options.evidence);
+  if (!has_anchor(dataset)) {
+    fail("explain: expected answers of two tokens or more, got none in {} prompts", prompts.size());
+  }
   auto candidates = list_candidates(target, drafter, prompts, longest_document(dataset), options);
   const auto total = static_cast<int64_t>(candidates.size());
   const size_t same_texts = candidates.size() - options.prompt_arms.size();
@@ -153,8 +164,23 @@ void judge(Explanation& result, const std::vector<Candidate>& candidates,
     if (a == *result.verdict) continue;
     const Comparison lead =
         compare_paired(best, candidates[order[a]].score.expected, options.resamples, kSeed);
-    if (lead.low <= 0) result.not_told_apart.push_back(a);
+    // A lead that is certain but too small to matter is no reason to name one and not the other.
+    const bool clear = lead.low > 0 && lead.difference >= options.min_gain;
+    if (!clear) result.not_told_apart.push_back(a);
   }
+}
+
+/// The verdict, and the best by score, as far as they can be served.
+std::vector<size_t> arms_to_confirm(const Explanation& result, int64_t count) {
+  std::vector<size_t> arms;
+  const auto take = [&](size_t a) {
+    const bool known = std::find(arms.begin(), arms.end(), a) != arms.end();
+    const bool full = static_cast<int64_t>(arms.size()) >= count;
+    if (result.arms[a].servable && !known && !full) arms.push_back(a);
+  };
+  if (result.verdict) take(*result.verdict);
+  for (size_t a = 0; a < result.arms.size(); ++a) take(a);
+  return arms;
 }
 
 }  // namespace
@@ -168,8 +194,10 @@ Explanation explain(const target::Target& target, const draft::Drafter& drafter,
   Explanation result{.prompts = static_cast<int64_t>(prompts.size()),
                      .anchors = std::accumulate(counts.begin(), counts.end(), int64_t{0}),
                      .declared = describe_arm(candidates[0])};
-  if (result.anchors == 0) {
-    fail("explain: expected answers of two tokens or more, got none in {} prompts", result.prompts);
+  if (!declared.finite) {
+    fail(
+        "explain: the drafter's logits are infinite or NaN under its own convention\n"
+        "  hint: its training diverged: take an earlier checkpoint");
   }
   const std::vector<size_t> order = by_score(candidates);
   for (const size_t i : order) {
@@ -178,13 +206,13 @@ Explanation explain(const target::Target& target, const draft::Drafter& drafter,
         compare_paired(candidates[i].score.expected, declared.expected, options.resamples, kSeed);
   }
   judge(result, candidates, order, options);
+  const auto asked = std::count_if(counts.begin(), counts.end(), [](int64_t n) { return n > 0; });
+  const int64_t needed = prompts_needed(result.arms.size(), options.alpha);
+  if (asked < needed) result.prompts_needed = needed;
   if (options.confirm <= 0) return result;
   result.declared.tau = decoded_tau(target, drafter, candidates[0], options.evidence);
-  int64_t confirmed = 0;
-  for (size_t a = 0; a < order.size() && confirmed < options.confirm; ++a) {
-    if (!result.arms[a].servable) continue;
+  for (const size_t a : arms_to_confirm(result, options.confirm)) {
     result.arms[a].tau = decoded_tau(target, drafter, candidates[order[a]], options.evidence);
-    ++confirmed;
   }
   return result;
 }

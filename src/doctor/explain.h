@@ -19,7 +19,7 @@ namespace dflash::doctor {
 struct ExplainOptions {
   EvidenceOptions evidence;
   int64_t anchors_per_document = 64;
-  int64_t resamples = 10000;  // of prompts; the smallest p is 1 / (resamples + 1)
+  int64_t resamples = 20000;  // of prompts; the smallest p is 1 / (resamples + 1)
   double alpha = 0.01;        // after Holm's correction
   double min_gain = 0.01;     // expected tokens; below this a difference is of no use to anyone
   /// Scored beside the deviations, on their own texts, paired by question. Other texts may be
@@ -49,7 +49,8 @@ struct Explanation {
   std::vector<ArmResult> arms = {};  // by score, the best first
   /// Index of the deviation that beats the declaration; none: the declaration stands.
   std::optional<size_t> verdict = {};
-  std::vector<size_t> not_told_apart = {};  // deviations that the verdict does not beat
+  std::vector<size_t> not_told_apart = {};  // deviations that the verdict does not clearly beat
+  int64_t prompts_needed = 0;  // more than gave anchors: chance could explain any gain; else 0
 
   /// "this drafter was trained with ..." or that no deviation does better.
   std::string sentence() const;
@@ -57,7 +58,8 @@ struct Explanation {
   Json to_json() const;
 };
 
-/// Prompts whose answers end up empty count nothing. Error when no prompt gives an anchor.
+/// Prompts whose answers end up empty count nothing. Error when no prompt gives an anchor, or the
+/// drafter's logits are not finite under its own convention.
 Explanation explain(const target::Target& target, const draft::Drafter& drafter,
                     const std::vector<std::vector<int64_t>>& prompts,
                     const ExplainOptions& options);

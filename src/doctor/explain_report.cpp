@@ -39,14 +39,27 @@ Json arm_json(const ArmResult& arm) {
 }  // namespace
 
 std::string Explanation::sentence() const {
+  if (!verdict && prompts_needed > 0) {
+    return fmt::format(
+        "too few prompts gave anchors: chance could explain any gain of {} deviations; at least {} "
+        "are needed",
+        arms.size(), prompts_needed);
+  }
   if (!verdict) return "no deviation beats the declared convention";
   const ArmResult& best = arms[*verdict];
   std::string text = fmt::format("this drafter was trained with {} ({}): {:+.3f} tokens a pass",
                                  best.words, best.name, best.gain.difference);
   if (best.other_texts) text += " on the texts that this gives";
   if (!not_told_apart.empty()) {
-    text += "; not told apart from:";
-    for (const size_t a : not_told_apart) text += " " + arms[a].name;
+    text += "\nor, nearly as well, with:";
+    for (const size_t a : not_told_apart) {
+      text += fmt::format(" {} ({});", arms[a].words, arms[a].name);
+    }
+    text += " a trace of the training pass tells them apart (doctor --trace)";
+  }
+  if (best.tau && declared.tau && *best.tau <= *declared.tau) {
+    text += fmt::format("\nreal decoding does not confirm it: tau {:.3f}, declared {:.3f}",
+                        *best.tau, *declared.tau);
   }
   if (!best.servable) {
     text +=
@@ -84,6 +97,7 @@ Json Explanation::to_json() const {
                {"anchors", anchors},
                {"declared", arm_json(declared)},
                {"sentence", sentence()},
+               {"prompts_needed", prompts_needed},
                {"verdict", verdict ? Json(arms[*verdict].name) : Json()}};
   for (const size_t a : not_told_apart) json["not_told_apart"].push_back(arms[a].name);
   for (const ArmResult& arm : arms) json["arms"].push_back(arm_json(arm));

@@ -4,6 +4,8 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
 
+#include <cmath>
+
 #include "block/blocks.h"
 #include "decode/proposers.h"
 #include "train/losses.h"
@@ -45,6 +47,7 @@ Asked ask(const Document& document, const block::Blocks& blocks) {
 struct Answers {
   std::vector<float> probability;
   std::vector<uint8_t> hit;
+  bool finite = true;
 };
 
 Answers answer(const at::Tensor& hidden_RD, const Asked& asked,
@@ -65,8 +68,10 @@ Answers answer(const at::Tensor& hidden_RD, const Asked& asked,
   const auto* probability = losses.label_prob_M.const_data_ptr<float>();
   const auto* argmax = losses.argmax_M.const_data_ptr<int64_t>();
   for (int64_t m = 0; m < slot_M.numel(); ++m) {
-    answers.probability[slot[m]] = probability[m];
-    answers.hit[slot[m]] = argmax[m] == label[m] ? 1 : 0;
+    const bool finite = std::isfinite(probability[m]);
+    answers.finite = answers.finite && finite;
+    answers.probability[slot[m]] = finite ? probability[m] : 0;
+    answers.hit[slot[m]] = finite && argmax[m] == label[m] ? 1 : 0;
   }
   return answers;
 }
@@ -87,6 +92,7 @@ void add_scores(const block::BlockRule& rule, const block::Blocks& blocks, const
       greedy += hit ? 1 : 0;
     }
   }
+  score.finite = score.finite && answers.finite;
   score.expected.sum_P.push_back(expected);
   score.expected.count_P.push_back(blocks.num_blocks);
   score.greedy.sum_P.push_back(greedy);

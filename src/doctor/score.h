@@ -30,6 +30,7 @@ struct ScoreInputs {
 struct Score {
   PromptScores expected;  // the score above
   PromptScores greedy;    // 1 + leading slots whose argmax is the answer's token
+  bool finite = true;     // false: some logits were not; their tokens count as never drafted
 };
 
 /// Every convention is scored on the same anchors and the same positions anchor + 1 ..

@@ -17,16 +17,21 @@ double PromptScores::mean() const {
 
 Comparison compare_paired(const PromptScores& arm, const PromptScores& base, int64_t resamples,
                           uint64_t seed) {
-  const size_t prompts = arm.sum_P.size();
-  DF_ASSERT(prompts == base.sum_P.size() && prompts > 0, "{} and {} prompts", prompts,
+  DF_ASSERT(arm.sum_P.size() == base.sum_P.size(), "{} and {} prompts", arm.sum_P.size(),
             base.sum_P.size());
+  std::vector<size_t> asked;  // prompts without an anchor are no evidence
+  for (size_t p = 0; p < arm.sum_P.size(); ++p) {
+    if (arm.count_P[p] > 0 || base.count_P[p] > 0) asked.push_back(p);
+  }
+  const size_t prompts = asked.size();
   Comparison result{.difference = arm.mean() - base.mean()};
+  if (prompts == 0) return result;
   std::vector<double> differences;
   int64_t without_gain = 0;
   for (int64_t r = 0; r < resamples; ++r) {
     double sums[2] = {0, 0}, counts[2] = {0, 0};
     for (size_t i = 0; i < prompts; ++i) {
-      const uint64_t p = uniform_below(prompts, {seed, static_cast<uint64_t>(r), i});
+      const size_t p = asked[uniform_below(prompts, {seed, static_cast<uint64_t>(r), i})];
       sums[0] += arm.sum_P[p];
       sums[1] += base.sum_P[p];
       counts[0] += static_cast<double>(arm.count_P[p]);
@@ -46,6 +51,10 @@ Comparison compare_paired(const PromptScores& arm, const PromptScores& base, int
   result.low = differences[static_cast<size_t>(0.025 * (drawn - 1))];
   result.high = differences[static_cast<size_t>(0.975 * (drawn - 1))];
   return result;
+}
+
+int64_t prompts_needed(size_t arms, double alpha) {
+  return static_cast<int64_t>(std::ceil(std::log2(static_cast<double>(arms) / alpha)));
 }
 
 std::vector<double> holm(const std::vector<double>& p) {

@@ -25,8 +25,8 @@ std::string prompt_id(const data::Row& row) {
 }
 
 std::string kind_of(const OrderedJson& record) {
-  const auto kind = record.find("kind");
-  if (kind == record.end()) return "";
+  const OrderedJson* kind = data::field(record, "kind");
+  if (!kind) return "";
   if (!kind->is_string()) fail("kind: expected text, got {}", kind->type_name());
   return kind->get<std::string>();
 }

@@ -13,7 +13,7 @@ EncodedPrompt encode_whole_prompt(const Tokenizer& tokenizer, const ChatTemplate
     if (!missing.empty()) return {.refused = unrendered_reason(missing)};
     out.ids = encode_prompt(tokenizer, chat, conversation);
   } catch (const Error& error) {
-    return {.refused = "refused by the chat template", .detail = error.what()};
+    return {.refused = "refused by the chat template or tokenizer", .detail = error.what()};
   }
   if (out.ids.empty()) return {.refused = "no token in it"};
   return out;

@@ -18,8 +18,8 @@ struct EncodedPrompt {
   std::string why() const { return detail.empty() ? refused : refused + ": " + detail; }
 };
 
-/// `refused` is one of few reasons, to be counted: "refused by the chat template", "no token in
-/// it", or what the template does not render (text/unrendered.h).
+/// `refused` is one of few reasons, to be counted: "refused by the chat template or tokenizer", "no
+/// token in it", or what the template does not render (text/unrendered.h).
 EncodedPrompt encode_whole_prompt(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                   const Conversation& conversation);
 

@@ -1,5 +1,7 @@
 #include "text/unrendered.h"
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -8,6 +10,8 @@
 
 namespace dflash::text {
 namespace {
+
+constexpr std::array kReasoning = {"reasoning_content", "thinking", "reasoning"};
 
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
@@ -51,8 +55,37 @@ void mark_name(OrderedJson& entry, const char* part, Marks& marks) {
   // Kimi's templates show a call's name as a part of its id.
   if (!entry.contains("id") || !entry["id"].is_string() || old.empty()) return;
   std::string& id = entry["id"].get_ref<std::string&>();
-  const size_t at = id.find(old);
-  if (at != std::string::npos) id.replace(at, old.size(), marked);
+  constexpr std::string_view kPrefix = "functions.";
+  const size_t at = id.starts_with(kPrefix) ? kPrefix.size() : 0;
+  if (id.compare(at, old.size() + 1, old + ":") == 0) id.replace(at, old.size(), marked);
+}
+
+/// A template may show a tool's name and leave out what it takes.
+void mark_tool(OrderedJson& tool, Marks& marks) {
+  if (!tool.is_object()) return;
+  mark_name(tool, "tools", marks);
+  OrderedJson& function = function_in(tool);
+  const auto description = function.find("description");
+  if (description != function.end() && description->is_string()) {
+    marks.add_to(description->get_ref<std::string&>(), "descriptions of tools");
+  }
+  const auto parameters = function.find("parameters");
+  if (parameters == function.end() || !parameters->is_object()) return;
+  const auto properties = parameters->find("properties");
+  if (properties == parameters->end() || !properties->is_object() || properties->empty()) return;
+  const std::string mark = marks.next("parameters of tools");
+  (*properties)[mark] = {{"type", "string"}, {"description", mark}};
+}
+
+/// Reasoning that stands in the answer's own text: some templates cut it off.
+void mark_thoughts(std::string& content, Marks& marks) {
+  const size_t end = content.find("</think>");
+  if (end == std::string::npos) return;
+  const size_t begin = content.rfind("<think>", end);
+  const size_t from = begin == std::string::npos ? 0 : begin + std::string_view("<think>").size();
+  size_t last = content.find_last_not_of(" \t\r\n", end - 1);
+  if (end == 0 || last == std::string::npos || last < from) return;
+  content.insert(last + 1, marks.next("reasoning"));
 }
 
 void mark_calls(OrderedJson& calls, Marks& marks) {
@@ -70,12 +103,19 @@ void mark_calls(OrderedJson& calls, Marks& marks) {
 }
 
 void mark_answer(Message& message, Marks& marks) {
-  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {  // the first decides
+  for (const char* name : kReasoning) {  // the first decides
     const auto found = message.more.find(name);
     if (found == message.more.end() || found->is_null()) continue;
     if (found->is_string()) marks.add_to(found->get_ref<std::string&>(), "reasoning");
     break;
   }
+  const bool has_reasoning =
+      std::any_of(kReasoning.begin(), kReasoning.end(), [&](const char* name) {
+        const auto found = message.more.find(name);
+        return found != message.more.end() && found->is_string() &&
+               !is_blank(found->get_ref<const std::string&>());
+      });
+  if (!has_reasoning) mark_thoughts(message.content, marks);
   const auto calls = message.more.find("tool_calls");
   if (calls == message.more.end() || !calls->is_array() || calls->empty()) return;
   mark_calls(*calls, marks);
@@ -99,7 +139,7 @@ std::string first_unrendered(const ChatTemplate& chat, const Conversation& conve
   Marks marks;
   Conversation part = {.tools = conversation.tools};
   for (OrderedJson& tool : part.tools) {
-    if (tool.is_object()) mark_name(tool, "tools", marks);
+    mark_tool(tool, marks);
   }
   size_t unmarked = 0;  // messages before this one are as they were given
   for (size_t i = 0; i < conversation.messages.size(); ++i) {

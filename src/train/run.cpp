@@ -1,5 +1,7 @@
 #include "train/run.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -95,9 +97,7 @@ class Run {
 
   void resume(const CheckpointEntry& latest) {
     const LoadedCheckpoint loaded = load_checkpoint(latest.path);
-    if (options_.max_seconds > 0) {
-      trainer_.set_total_steps(loaded.state.at("options").at("total_steps").get<int64_t>());
-    }
+    if (options_.max_seconds > 0) trainer_.set_total_steps(resumed_length(loaded.state));
     if (latest.step > trainer_.total_steps()) {
       fail("run {}: expected a length of at least the {} done, got {}\n  hint: --steps or --epochs",
            options_.folder.string(), counted(latest.step, "steps"), trainer_.total_steps());
@@ -118,13 +118,24 @@ class Run {
     log_info("resumed at step {} of {}", trainer_.steps_done(), trainer_.total_steps());
   }
 
+  /// The length that was fitted before; where more time is given than that takes, a longer one.
+  int64_t resumed_length(const Json& state) const {
+    const auto fitted = state.at("options").at("total_steps").get<int64_t>();
+    const double seconds = state.value("seconds", 0.0);
+    const auto done = static_cast<double>(state.at("step").get<int64_t>());
+    if (seconds <= 0 || done <= 0) return fitted;
+    const double reachable = done * std::min(options_.max_seconds / seconds, 1e9);
+    const bool longer = reachable > (1 + 2 * kFitShare) * static_cast<double>(fitted);
+    return longer ? static_cast<int64_t>(reachable) : fitted;
+  }
+
   static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
   void after_step(bool stop) {
     const int64_t step = trainer_.steps_done();
     const bool last = step >= trainer_.total_steps();
     const bool validates =
-        callbacks_.validate && (due(step, trainer_.options().validate_every) || last) && !stop;
+        callbacks_.validate && ((due(step, trainer_.options().validate_every) && !stop) || last);
     double tau = -1;
     try {
       if (validates) tau = validate();

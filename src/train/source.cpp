@@ -113,7 +113,7 @@ class LiveSource : public FeatureSource {
     const at::Tensor argmax = target_->head().argmax(target_->final_norm(hidden.last_RD));
     row.argmax.assign(argmax.const_data_ptr<int64_t>(),
                       argmax.const_data_ptr<int64_t>() + argmax.numel());
-    if (with_last_) row.last_TD = hidden.last_RD;
+    row.last_TD = hidden.last_RD;  // always: what comes after the taps may overflow too
     return row;
   }
 

@@ -22,7 +22,7 @@ struct FeatureRow {
   std::vector<int64_t> document;  // dataset number of each document of the row
   at::Tensor taps_TF;             // f32, or bf16 where features are stored so
   std::vector<int64_t> argmax;    // target's argmax after each token (teacher rows)
-  at::Tensor last_TD;             // f32, pre-norm; undefined unless asked for (soft losses)
+  at::Tensor last_TD;             // f32, pre-norm; may be undefined unless soft losses ask for it
 
   block::PackedRow packed() const { return {ids, loss_mask, doc}; }
 };

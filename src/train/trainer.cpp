@@ -137,11 +137,16 @@ void Trainer::quarantine(FeatureRow& row) {
   for (size_t n = 0, first = 0; n < row.document.size(); ++n) {
     size_t end = first;
     while (end < row.doc.size() && row.doc[end] == static_cast<int64_t>(n)) ++end;
-    const at::Tensor taps =
-        row.taps_TF.narrow(0, static_cast<int64_t>(first), static_cast<int64_t>(end - first));
+    const auto part_of = [&](const at::Tensor& rows) {
+      return rows.defined()
+                 ? rows.narrow(0, static_cast<int64_t>(first), static_cast<int64_t>(end - first))
+                 : at::Tensor();
+    };
+    const at::Tensor taps = part_of(row.taps_TF), last = part_of(row.last_TD);
     documents_met_.insert(row.document[n]);
-    if (!nn::is_finite(taps)) {
+    if (!nn::is_finite(taps) || (last.defined() && !nn::is_finite(last))) {
       taps.zero_();
+      if (last.defined()) last.zero_();
       std::fill(row.loss_mask.begin() + first, row.loss_mask.begin() + end, uint8_t{0});
       if (documents_bad_.insert(row.document[n]).second) {
         log_warning("features of document {} are not finite: it is left out", row.document[n]);

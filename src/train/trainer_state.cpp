@@ -148,12 +148,14 @@ void Trainer::restore(const LoadedCheckpoint& checkpoint) {
   bad_in_a_row_ = state.value("bad_in_a_row", int64_t{0});
   anchors_done_ = state.value("anchors", int64_t{0});
   const Json schedule = state.value("schedule", Json::object());
-  if (schedule.value("total_steps", int64_t{-1}) == schedule_.total_steps) {
+  const Json before = state.value("options", Json::object());
+  if (schedule.value("total_steps", int64_t{-1}) == schedule_.total_steps &&
+      before.value("warmup_share", Json()) == options_.to_json()["warmup_share"]) {
     schedule_.warmup_steps = schedule.at("warmup_steps").get<int64_t>();
     schedule_.pivot_step = schedule.at("pivot_step").get<int64_t>();
     schedule_.pivot_t = schedule.at("pivot_t").get<double>();
   }
-  announce_changes(state.value("options", Json::object()), options_.to_json(), "");
+  announce_changes(before, options_.to_json(), "");
   announce_changes(state.value("machine", Json::object()), machine(parts_.drafter->compute()), "");
 }
 

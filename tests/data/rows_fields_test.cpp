@@ -41,10 +41,33 @@ TEST(RowsFields, TwoThatDifferAreRejected) {
             "role and from that differ");
 }
 
+TEST(RowsFields, AnAnswerBesideMessagesIsNotLost) {
+  EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"u"}],"response":"a"})"),
+            "more beside the messages");
+  EXPECT_EQ(last_text(R"({"messages":[{"role":"user","content":"u"}],"response":""})"), "u");
+}
+
+TEST(RowsFields, ParametersOfAToolUnderAnyOfTheirNames) {
+  const auto tool = [](const std::string& fields) {
+    return canonical_tools(OrderedJson::parse(R"([{"name":"f",)" + fields + "}]"))[0].dump();
+  };
+  const std::string want =
+      R"({"type":"function","function":{"name":"f","parameters":{"type":"object"}}})";
+  EXPECT_EQ(tool(R"("parameters":{"type":"object"})"), want);
+  EXPECT_EQ(tool(R"("input_schema":{"type":"object"})"), want);
+  EXPECT_EQ(tool(R"("inputSchema":{"type":"object"},"parameters":null)"), want);
+  EXPECT_EQ(tool(R"("parameters":"{\"type\":\"object\"}")"), want);
+  EXPECT_THROW(tool(R"("parameters":{"a":1},"input_schema":{"a":2})"), Error);
+  EXPECT_THROW(tool(R"("parameters":[1])"), Error);
+  EXPECT_EQ(
+      canonical_tools(OrderedJson::parse(R"([{"type":null,"function":{"name":"f"}}])")).dump(),
+      R"([{"type":"function","function":{"name":"f"}}])");
+}
+
 TEST(RowsFields, EmptyQuestion) {
   EXPECT_EQ(reason(R"({"prompt":" \n","response":"a"})"), "empty question");
   EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":""}]})"), "empty question");
-  EXPECT_EQ(reason(R"({"instruction":"","input":"i","output":"a"})"), "accepted");
+  EXPECT_EQ(last_text(R"({"instruction":"","input":"i"})"), "i");
   EXPECT_THROW(parse_prompt(OrderedJson::parse(R"({"prompt":""})")), Error);
 }
 
@@ -57,6 +80,9 @@ TEST(RowsFields, TurnsOutOfTrainingAreNotTrained) {
     EXPECT_NO_THROW(parse_prompt(OrderedJson::parse(record)));  // asked, not trained on
   }
   EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"u","weight":1}]})"), "accepted");
+  EXPECT_EQ(reason(R"({"messages":[],"conversations":[{"from":"human","value":"u"},
+                       {"from":"gpt","value":"a","weight":0}]})"),
+            "a turn of weight 0");
 }
 
 std::string call(const std::string& json) {

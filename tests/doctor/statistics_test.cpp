@@ -34,6 +34,22 @@ TEST(Bootstrap, EqualArmsAreNotAGain) {
 TEST(Bootstrap, FewPromptsNeverProve) {
   const PromptScores base{{10, 12}, {4, 4}}, arm{{11, 13}, {4, 4}};
   EXPECT_DOUBLE_EQ(compare_paired(arm, base, 10000, 1).p, 0.25);
+  EXPECT_EQ(prompts_needed(38, 0.01), 12);
+  EXPECT_LE(38 * std::pow(0.5, 12), 0.01);
+  EXPECT_GT(38 * std::pow(0.5, 11), 0.01);
+}
+
+// Answers of one token give no anchor and are no evidence.
+TEST(Bootstrap, PromptsWithoutAnchorsDoNotCount) {
+  PromptScores base{{10, 12}, {4, 4}}, arm{{11, 13}, {4, 4}};
+  for (int p = 0; p < 20; ++p) {
+    for (PromptScores* scores : {&base, &arm}) {
+      scores->sum_P.push_back(0);
+      scores->count_P.push_back(0);
+    }
+  }
+  EXPECT_DOUBLE_EQ(compare_paired(arm, base, 10000, 1).p, 0.25);
+  EXPECT_DOUBLE_EQ(compare_paired({{0}, {0}}, {{0}, {0}}, 100, 1).p, 1);
 }
 
 TEST(Bootstrap, AGainInEveryPromptIsSureAndOneInASinglePromptIsNot) {

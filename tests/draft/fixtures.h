@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "block/blocks.h"
 #include "draft/drafter.h"
+#include "support/record_error.h"
 
 namespace dflash::draft {
 
@@ -93,6 +94,7 @@ inline void expect_close(const at::Tensor& got, const at::Tensor& want, double b
   const at::Tensor difference = a.sub(b).abs();
   ASSERT_TRUE(difference.isfinite().all().item<bool>()) << what << ": not finite";
   const int64_t worst = difference.argmax().item<int64_t>();
+  report::record_error(what, difference[worst].item<double>(), bound);
   EXPECT_LE(difference[worst].item<double>(), bound)
       << what << ": element " << worst << ": got " << a[worst].item<double>() << ", want "
       << b[worst].item<double>();

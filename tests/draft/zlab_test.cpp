@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "draft/fixtures.h"
+#include "draft/formats.h"
 #include "io/safetensors.h"
 #include "nn/tensor_io.h"
 
@@ -45,7 +46,7 @@ class ZlabFolder : public testing::Test {
   }
   std::string load_error() const {
     try {
-      load_zlab(folder, nn::Compute::kF32);
+      load_drafter(folder, nn::Compute::kF32);
     } catch (const Error& error) {
       return error.what();
     }

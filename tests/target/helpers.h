@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "nn/tensor_io.h"
 #include "support/paths.h"
+#include "support/record_error.h"
 #include "target/target.h"
 
 namespace dflash::target {
@@ -73,6 +74,7 @@ inline void expect_within(const at::Tensor& got, const at::Tensor& want, double 
   ASSERT_EQ(got.sizes(), want.sizes()) << what;
   const at::Tensor difference = (got - want).abs().flatten();
   const auto worst = difference.argmax().item<int64_t>();
+  report::record_error(what, difference[worst].item<double>(), bound);
   EXPECT_LE(difference[worst].item<double>(), bound)
       << what << ": element " << worst << ": got " << got.flatten()[worst].item<double>()
       << ", expected " << want.flatten()[worst].item<double>();

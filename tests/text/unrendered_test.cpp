@@ -89,6 +89,47 @@ TEST(Unrendered, PartsOfACall) {
             "");  // Kimi: the id says the name
 }
 
+TEST(Unrendered, PartsOfATool) {
+  const auto with = [](const std::string& shown) {
+    const Conversation asked = {
+        {{"user", "u"}, {"assistant", "a"}},
+        OrderedJson::parse(
+            R"([{"type": "function", "function": {"name": "f", "description": "d",
+                "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}}])")};
+    return unrendered(
+        chat_with("{% for t in tools %}{{ " + shown +
+                  " }}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}"),
+        asked);
+  };
+  EXPECT_EQ(with("t | tojson"), "");
+  EXPECT_EQ(with("t.function.name"), "descriptions of tools");
+  EXPECT_EQ(with("t.function.name + t.function.description"), "parameters of tools");
+  EXPECT_EQ(with("t.function.description"), "tools");
+}
+
+// DeepSeek's templates cut it off, so the answer would stand there alone.
+TEST(Unrendered, ReasoningWithinTheAnswer) {
+  const Conversation asked = {{{"user", "u"}, {"assistant", "<think>\nr\n</think>\n\na"}}};
+  const std::string all = "{% for m in messages %}";
+  EXPECT_EQ(unrendered(chat_with(all + "{{ m.content }}{% endfor %}"), asked), "");
+  EXPECT_EQ(unrendered(chat_with(all + "{{ m.content.split('</think>')[-1] }}{% endfor %}"), asked),
+            "reasoning");
+  const Conversation empty = {{{"user", "u"}, {"assistant", "<think>\n\n</think>\n\na"}}};
+  EXPECT_EQ(unrendered(chat_with(all + "{{ m.content.split('</think>')[-1] }}{% endfor %}"), empty),
+            "");
+}
+
+TEST(Unrendered, ACallsIdStaysAsItIs) {
+  const Conversation asked = {
+      {{"user", "u"},
+       calling("a", R"([{"id": "getx12345", "function": {"name": "getx", "arguments": {}}}])")}};
+  const auto chat = chat_with(
+      "{% for m in messages %}{{ m.content }}{% if m.tool_calls %}"
+      "{% if m.tool_calls[0].id | length != 9 %}{{ raise_exception('id') }}{% endif %}"
+      "{{ m.tool_calls | tojson }}{% endif %}{% endfor %}");
+  EXPECT_EQ(unrendered(chat, asked), "");
+}
+
 TEST(Unrendered, SkippedMessages) {
   const auto chat = chat_with(
       "{% for m in messages if m.role in ['user', 'assistant'] %}{{ m.content }}{% endfor %}");

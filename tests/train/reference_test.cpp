@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "nn/norm.h"
 #include "nn/tensor_io.h"
+#include "support/record_error.h"
 #include "support/temp_folder.h"
 #include "train/stored_source.h"
 #include "train/toy.h"
@@ -204,11 +205,14 @@ void expect_speculators(const std::string& key, const LossOptions& options) {
     SCOPED_TRACE(fmt::format("{} {}", name, key));
     SpeculatorsBatch batch(name, in_block);
     const double want = batch.golden.at("loss." + key).item<double>();
-    EXPECT_NEAR(batch.run(options), want, 256 * kEps * want);
+    const double loss = batch.run(options);
+    report::record_error("loss", std::abs(loss - want), 256 * kEps * want);
+    EXPECT_NEAR(loss, want, 256 * kEps * want);
     for (const auto& [parameter, tensor] : batch.model->parameters()) {
       const at::Tensor& grad = batch.golden.at(fmt::format("grad.{}.{}", key, parameter));
       const double bound = 256 * kEps * std::max(1.0, grad.abs().max().item<double>());
       const at::Tensor gap = (tensor.grad() - grad).abs();
+      report::record_error("gradients", gap.max().item<double>(), bound);
       EXPECT_LE(gap.max().item<double>(), bound)
           << parameter << " at element " << gap.argmax().item<int64_t>();
       EXPECT_GT(grad.abs().max().item<double>(), 100 * bound) << parameter;
@@ -242,7 +246,9 @@ TEST(Speculators, EveryLossRowByRow) {
       const at::Tensor& want = golden.at(fmt::format("{}.{}", what, name));
       const double norm = std::max(1.0, want.abs().max().item<double>());
       // c = 256 roundings relative to the largest logits (~60 in the far rows).
-      EXPECT_LE((value - want).abs().max().item<double>(), 256 * kEps * norm) << what;
+      const double gap = (value - want).abs().max().item<double>();
+      report::record_error(fmt::format("{}, {}", name, what), gap, 256 * kEps * norm);
+      EXPECT_LE(gap, 256 * kEps * norm) << what;
     }
   }
 }

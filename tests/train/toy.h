@@ -64,6 +64,7 @@ class Source : public FeatureSource {
       taps.push_back(normal({piece.length, kTaps * kWidth}, seed));
       last.push_back(normal({piece.length, kWidth}, seed + 1000));
       if (bad.contains(piece.document)) taps.back()[piece.length / 2][3] = NAN;
+      if (bad_last.contains(piece.document)) last.back()[piece.length / 2][3] = INFINITY;
       row.document.push_back(piece.document);
     }
     row.taps_TF = at::cat(taps);
@@ -73,7 +74,8 @@ class Source : public FeatureSource {
   int64_t feature_size() const override { return kTaps * kWidth; }
   bool has_last() const override { return true; }
 
-  std::set<int64_t> bad;  // documents with a NaN
+  std::set<int64_t> bad;       // documents with a NaN in a tap
+  std::set<int64_t> bad_last;  // or whose residual overflowed after the last tap
 
  private:
   const data::Dataset& set_;

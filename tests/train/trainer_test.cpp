@@ -83,10 +83,12 @@ TEST(Trainer, NonFiniteFeaturesAreLeftOut) {
   unlucky.source.bad = {RowStream(unlucky.set, unlucky.options).next_step()[0].pieces[0].document};
   const auto going_on = unlucky.trainer();
   EXPECT_NO_THROW(while (going_on->steps_done() < going_on->total_steps()) going_on->step());
-  World most;
-  for (int64_t d = 0; d < 8; ++d) most.source.bad.insert(d);
-  const auto failing = most.trainer();
-  EXPECT_THROW(while (failing->steps_done() < failing->total_steps()) failing->step(), Error);
+  for (auto part : {&toy::Source::bad, &toy::Source::bad_last}) {
+    World most;
+    for (int64_t d = 0; d < 8; ++d) (most.source.*part).insert(d);
+    const auto failing = most.trainer();
+    EXPECT_THROW(while (failing->steps_done() < failing->total_steps()) failing->step(), Error);
+  }
 }
 
 TEST(Trainer, GivesUpAfterSeveralBadSteps) {
@@ -268,6 +270,40 @@ TEST(Run, TimeSetsTheSteps) {
                callbacks);
   EXPECT_GE(planned, 10);
   EXPECT_EQ(trainer->options().total_steps, planned);
+}
+
+// More time than the fitted length takes is used from the first step on.
+TEST(Run, MoreTimeMakesAStoppedRunLonger) {
+  const testing::TempFolder folder;
+  double time = 0;
+  World first, second;
+  TrainCallbacks callbacks;
+  callbacks.on_step = [&](const StepMetrics&) { time += 1; };
+  RunOptions options{.folder = folder.path(), .max_seconds = 40, .probe_seconds = 0.05};
+  options.clock = [&] { return time; };
+  callbacks.should_stop = [&] { return time >= 39; };
+  run_training(*first.trainer(), options, callbacks);
+  callbacks.should_stop = {};
+  options.resume = true;
+  options.max_seconds = 120;
+  const RunResult whole = run_training(*second.trainer(), options, callbacks);
+  EXPECT_NEAR(whole.seconds, 120, 5);
+}
+
+TEST(Run, AStopAtTheLastStepStillValidates) {
+  const testing::TempFolder folder;
+  World world;
+  world.options.total_steps = 3;
+  TrainCallbacks callbacks;
+  callbacks.should_stop = [] { return true; };
+  callbacks.validate = [](const draft::Drafter&) { return Json{{"tau", 2.0}}; };
+  RunOptions options{.folder = folder.path()};
+  for (int64_t step = 1; step <= 3; ++step) {
+    const RunResult part = run_training(*world.trainer(), options, callbacks);
+    EXPECT_EQ(part.steps, step);
+    EXPECT_EQ(part.last_tau, step == 3 ? 2.0 : -1.0);
+    options.resume = true;
+  }
 }
 
 // The measurement before a run may be far off; the end comes in time all the same.
