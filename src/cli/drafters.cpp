@@ -28,7 +28,9 @@ void ProposerOptions::add(CLI::App& app) {
 
 fs::path resolve_drafter(const fs::path& path) {
   if (!fs::exists(path)) fail("no such drafter: {}", path.string());
-  if (!fs::is_directory(path) || fs::exists(path / "config.json")) return path;
+  if (!fs::is_directory(path)) return path;
+  if (fs::exists(path / "run" / "run.json")) return resolve_drafter(path / "run");  // a quickstart
+  if (fs::exists(path / "config.json") && !fs::exists(path / "run.json")) return path;
   if (is_complete(path)) return path / "model";
   const fs::path checkpoints = path / "checkpoints";
   if (!fs::is_directory(checkpoints)) {

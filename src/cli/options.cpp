@@ -87,6 +87,14 @@ std::vector<std::string> VerbParser::changed_options(const std::string& earlier)
                                      [&](const char* key) { return line.starts_with(key); });
     if (!ignored && !now.contains(line)) changed.push_back(line);
   }
+  // Empty lists have no line: one that is given now.
+  for (const std::string& line : now) {
+    const std::string key = line.substr(0, line.find('=') + 1);
+    if (!line.ends_with(']')) continue;
+    if (!earlier.starts_with(key) && earlier.find("\n" + key) == std::string::npos) {
+      changed.push_back(key + "[]");
+    }
+  }
   return changed;
 }
 

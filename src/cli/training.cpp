@@ -1,6 +1,7 @@
 #include "cli/training.h"
 
 #include "base/error.h"
+#include "base/stop.h"
 #include "cli/checks.h"
 #include "cli/drafters.h"
 #include "decode/proposers.h"
@@ -158,7 +159,9 @@ std::function<Json(const draft::Drafter&)> ValidationOptions::callback(
     auto proposer = decode::make_draft_proposer(unowned, *model.target);
     decode::EngineOptions engine;
     engine.max_batch = static_cast<int64_t>(requests.size());
+    engine.should_stop = [] { return stop_requested(); };
     const auto run = decode::generate(*model.target, proposer.get(), requests, engine);
+    if (stop_requested()) return Json();  // no figure of half the prompts
     AcceptanceCounts counts;
     for (const auto& result : run.results) counts.merge(result.counts);
     return counts.to_json();

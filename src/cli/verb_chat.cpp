@@ -16,7 +16,9 @@ namespace {
 std::optional<std::string> read_line(bool interactive) {
   if (interactive) fmt::print(stderr, "\n> ");
   std::string line;
-  if (!std::getline(std::cin, line) || stop_requested() || line == "/quit") return std::nullopt;
+  if (!std::getline(std::cin, line) || stop_requested()) return std::nullopt;
+  line.resize(line.find_last_not_of(" \t\r") + 1);  // a file's line end, or nothing but blanks
+  if (line == "/quit") return std::nullopt;
   return line;
 }
 
@@ -63,7 +65,10 @@ int run_chat(int argc, char** argv) {
     messages.push_back({"user", *line});
     const auto ids = text::encode_prompt(*model.tokenizer, model.chat, {messages});
     if (static_cast<int64_t>(ids.size()) >= model.target->config().max_positions) {
-      fmt::print(stderr, "the conversation has outgrown the target's context; a new one begins\n");
+      fmt::print(stderr,
+                 "left out: with this message the conversation has {} tokens, the target's context "
+                 "{}; a new one begins\n",
+                 ids.size(), model.target->config().max_positions);
       restart();
       continue;
     }

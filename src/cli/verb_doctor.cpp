@@ -1,6 +1,7 @@
 // doctor: proves train = serve for a drafter, finds the convention it was trained under, compares
 // with another program's trace, looks into datasets and features.
 #include "base/error.h"
+#include "cli/checks.h"
 #include "cli/doctor.h"
 #include "cli/drafters.h"
 #include "cli/verbs.h"
@@ -23,7 +24,7 @@ int check_features(const jobs::Model& model, const draft::Drafter* drafter,
   const auto comparison =
       doctor::compare_features(first, second, dataset, drafter, model.target.get());
   options.print(comparison.to_json(), comparison.to_text());
-  return 0;
+  return comparison.agrees() ? 0 : 1;
 }
 
 int check_dataset(const jobs::Model& model, const DoctorOptions& options) {
@@ -44,6 +45,9 @@ void check_asked(const DoctorOptions& options) {
       (options.explain || !options.trace.empty() || !options.record.empty())) {
     fail("--explain, --trace and --record: expected --drafter too");
   }
+  if (!options.dataset.empty() && !options.drafter.empty() && options.features.size() != 2) {
+    fail("--dataset: expected no --drafter (only a comparison of two --features takes one)");
+  }
   const int questions = (options.explain ? 1 : 0) + (options.trace.empty() ? 0 : 1) +
                         (options.record.empty() ? 0 : 1) + (options.dataset.empty() ? 0 : 1);
   if (questions > 1) {
@@ -60,7 +64,8 @@ void DoctorOptions::add(CLI::App& app) {
                "score the drafter under every single deviation: which was it trained with?");
   app.add_option("--trace", trace, "compare with another program's trace file (docs/TRACE.md)");
   app.add_option("--record", record, "write our trace of one block to this file");
-  app.add_option("--anchor", anchor, "position of the recorded block (-1: mid-answer)");
+  app.add_option("--anchor", anchor, "position of the recorded block (-1: mid-answer)")
+      ->check(integer_from(-1));
   app.add_option("--dataset", dataset, "check a dataset folder; with --features, its captures");
   app.add_option("--features", features, "one capture: check it; two: compare them")
       ->expected(1, 2);
@@ -93,7 +98,10 @@ int run_doctor(int argc, char** argv) {
   check_asked(options);
   const auto model = options.target.load();
   std::shared_ptr<const draft::Drafter> drafter;
-  if (!options.drafter.empty()) drafter = load_drafter(options.drafter, model);
+  if (!options.drafter.empty()) {
+    drafter = load_drafter(options.drafter, model);
+    decode::make_draft_proposer(drafter, *model.target);  // whether it fits at all
+  }
   if (!options.features.empty()) return check_features(model, drafter.get(), options);
   if (!options.dataset.empty()) return check_dataset(model, options);
   if (options.explain) return explain_drafter(model, *drafter, options);

@@ -1,6 +1,7 @@
 // export: a drafter in another program's form; what that form cannot say is refused.
 #include "base/error.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "cli/drafters.h"
 #include "cli/verbs.h"
 
@@ -47,6 +48,7 @@ int run_export(int argc, char** argv) {
   if (auto code = parser.parse(argc, argv)) return *code;
 
   const auto format = draft::parse_format(format_text);
+  if (format != draft::Format::kGguf) claim_folder(out, "config.json");
   const auto storage = nn::parse_compute(dtype);
   const fs::path path = resolve_drafter(drafter_path);
   if (fs::exists(out) && fs::equivalent(path, out)) {

@@ -2,6 +2,7 @@
 // that it says whom it was made for and training can go on from it.
 #include "base/error.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "cli/drafters.h"
 #include "cli/verbs.h"
 #include "draft/zlab.h"
@@ -43,6 +44,7 @@ int run_import(int argc, char** argv) {
                  "its target: checked, recorded, and equal tables left out (empty: none of this)");
   if (auto code = parser.parse(argc, argv)) return *code;
 
+  claim_folder(out, "config.json");
   const auto path = resolve_drafter(drafter_path);
   if (std::filesystem::exists(out) && std::filesystem::equivalent(path, out)) {
     fail("import: {}: expected a new place, got the drafter itself", out);

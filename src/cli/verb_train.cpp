@@ -9,6 +9,7 @@
 #include "cli/options.h"
 #include "cli/training.h"
 #include "cli/verbs.h"
+#include "data/features.h"
 #include "train/checkpoint.h"
 
 namespace dflash::cli {
@@ -58,6 +59,28 @@ bool goes_on(const fs::path& out, const VerbParser& parser, bool resume) {
       out.string(), fmt::join(changed, ", "));
 }
 
+/// Options that would have no effect, or whose like the drafter brings along.
+void check_together(const CLI::App& app, const TrainingFlags& flags, const std::string& init) {
+  const auto given = [&](const char* name) { return app.count(name) > 0; };
+  if (given("--steps") && given("--epochs")) {
+    fail("train: the length: expected --steps or --epochs, got both");
+  }
+  if (given("--noise-scale") && flags.noise == "none") {
+    fail("--noise-scale: expected --noise gaussian or uniform with it, got none");
+  }
+  if (!flags.init_from.empty()) {
+    if (init != "fresh") fail("--init {}: expected no --init-from, which brings weights", init);
+    for (const char* name : {"--layers", "--block-size", "--num-taps", "--taps", "--mask-id",
+                             "--draft-vocab", "--window", "--window-bound", "--in-block"}) {
+      if (given(name)) log_warning("{} is ignored: the drafter is --init-from's", name);
+    }
+  } else if (!flags.features.empty() && given("--num-taps") && !given("--taps")) {
+    const auto own = static_cast<int64_t>(data::FeatureReader(flags.features).info().taps.size());
+    const auto asked = app.get_option("--num-taps")->as<int64_t>();
+    if (own != asked) fail("--num-taps: expected {}, the features' own, got {}", own, asked);
+  }
+}
+
 }  // namespace
 
 int run_train(int argc, char** argv) {
@@ -92,6 +115,7 @@ int run_train(int argc, char** argv) {
   if (flags.minutes > 0 && options.train.total_steps > 0) {
     fail("train: the length: expected --minutes or --steps, got both");
   }
+  check_together(app, flags, init);
   train::check_options(options.train);
   options.resume = goes_on(options.out, parser, options.resume);
   options.drafter.from_target_layers = init == "target-layers";

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <string>
+#include <string_view>
 
 namespace dflash::data {
 
@@ -50,6 +51,18 @@ std::optional<Rejected> read_id(const OrderedJson& record, const char* name, std
   }
   id = given->is_string() ? given->get<std::string>() : given->dump();
   return std::nullopt;
+}
+
+bool is_untrained(const OrderedJson& holder) {
+  if (!holder.is_object()) return false;
+  for (const char* name : {"weight", "loss_weight", "train", "loss"}) {
+    const OrderedJson* value = field(holder, name);
+    if (!value) continue;
+    const bool number = value->is_number() && std::string_view(name) != "loss";  // a metric, maybe
+    if (*value == false || *value == "0" || *value == "false") return true;
+    if (number && value->get<double>() <= 0) return true;
+  }
+  return false;
 }
 
 }  // namespace dflash::data

@@ -31,4 +31,8 @@ std::optional<Rejected> one_of(const OrderedJson& record, std::initializer_list<
 /// Rejected: a number beyond 64 bits, which is rounded, so that two could be one.
 std::optional<Rejected> read_id(const OrderedJson& record, const char* name, std::string& id);
 
+/// Whether a record or turn is kept out of training by its author: {"weight": 0}, {"train": false}
+/// and the like.
+bool is_untrained(const OrderedJson& holder);
+
 }  // namespace dflash::data

@@ -116,7 +116,8 @@ OrderedJson only_filled(const OrderedJson& holder, std::initializer_list<const c
 
 std::optional<Rejected> read_calls(const OrderedJson& turn, text::Message& message) {
   try {
-    OrderedJson calls = only_filled(turn, {"tool_calls", "function_call"}, canonical_calls);
+    OrderedJson calls = only_filled(turn, {"tool_calls", "function_call", "tool_call", "toolCalls"},
+                                    canonical_calls);
     if (calls.is_null()) return std::nullopt;
     if (message.role != "assistant") return Rejected{"tool calls outside an answer", message.role};
     message.more["tool_calls"] = std::move(calls);
@@ -265,6 +266,13 @@ std::optional<Rejected> read_system(const OrderedJson& record, Messages& message
   return std::nullopt;
 }
 
+/// Some datasets repeat a message in a field of its own.
+bool is_said(const Messages& messages, const std::string& text) {
+  return text.empty() || std::any_of(messages.begin(), messages.end(), [&](const auto& message) {
+           return message.content.find(text) != std::string::npos;
+         });
+}
+
 std::optional<Rejected> read_messages(const OrderedJson& record, Messages& messages) {
   const OrderedJson* turns = nullptr;
   if (auto rejected = one_of(record, {"messages", "conversations"}, turns)) return rejected;
@@ -275,6 +283,10 @@ std::optional<Rejected> read_messages(const OrderedJson& record, Messages& messa
     if (more && !is_empty(*more)) return Rejected{"more beside the messages", name};
   }
   if (auto rejected = read_turns(*turns, messages)) return rejected;
+  const OrderedJson* prompt = field(record, "prompt");
+  if (prompt && prompt->is_string() && !is_said(messages, prompt->get_ref<const std::string&>())) {
+    return Rejected{"more beside the messages", "prompt"};
+  }
   // An answer beside a conversation that has none at its end would be lost.
   const bool answered = !messages.empty() && messages.back().role == "assistant";
   const OrderedJson* answer = first_field(record, {"response", "completion", "output"});
@@ -344,15 +356,10 @@ ParsedRow with_id(const OrderedJson& record) {
   return parsed;
 }
 
-/// A turn that its author keeps out of training: {"weight": 0} or {"train": false}.
+/// The record or a turn of it.
 bool has_untrained_turn(const OrderedJson& record) {
   if (!record.is_object()) return false;
-  const auto is_untrained = [](const OrderedJson& turn) {
-    if (!turn.is_object()) return false;
-    const OrderedJson *weight = field(turn, "weight"), *train = field(turn, "train");
-    return (weight && weight->is_number() && weight->get<double>() == 0) ||
-           (train && *train == false);
-  };
+  if (is_untrained(record)) return true;
   for (const char* name : {"messages", "conversations"}) {
     const OrderedJson* turns = field(record, name);
     if (!turns || !turns->is_array()) continue;
@@ -364,7 +371,7 @@ bool has_untrained_turn(const OrderedJson& record) {
 }  // namespace
 
 ParsedRow parse_row(const OrderedJson& record) {
-  if (has_untrained_turn(record)) return Rejected{"a turn of weight 0", ""};
+  if (has_untrained_turn(record)) return Rejected{"kept out of training by its author", ""};
   return with_id(record);
 }
 

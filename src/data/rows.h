@@ -8,7 +8,7 @@
 // question also its `input` (or `context`) and the turns before it (`history`, [[question, answer],
 // ...]). Two such fields that say different things are no choice of ours: rejected. A turn may
 // bring reasoning and tool calls; whether the model's template shows them is the caller's question.
-// A turn of `weight` 0 (`train` false) rejects the record: its author keeps it out of training.
+// `weight` 0 or `train` false, of the record or a turn, rejects it: its author's wish.
 // A record with something that we cannot read is rejected whole (PREP-02, PREP-04), never cut.
 #pragma once
 

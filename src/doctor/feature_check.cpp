@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/error.h"
 #include "decode/proposers.h"
 #include "doctor/feature_rows.h"
@@ -65,8 +68,16 @@ FeatureComparison compare_features(const data::FeatureReader& a, const data::Fea
   return result;
 }
 
+bool FeatureComparison::agrees() const {
+  return std::all_of(taps.begin(), taps.end(),
+                     [](const TapDifference& tap) { return tap.relative <= kFeaturesApart; });
+}
+
 std::string FeatureComparison::sentence() const {
   for (const TapDifference& tap : taps) {
+    if (!std::isfinite(tap.relative)) {
+      return fmt::format("the tap after block {} is not finite in one of them", tap.layer);
+    }
     if (tap.relative > kFeaturesApart) {
       return fmt::format("they part from the tap after block {} on ({:.1f} % of its size)",
                          tap.layer, 100 * tap.relative);

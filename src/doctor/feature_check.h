@@ -29,6 +29,7 @@ struct FeatureComparison {
   std::vector<TapDifference> taps;
   double argmax_agreement = 0;   // share of rows whose stored argmax is the same
   std::vector<double> score;     // expected acceptance with A and with B; empty without a drafter
+  bool agrees() const;           // in every tap
   std::string sentence() const;  // from which layer on they part
   std::string to_text() const;
   Json to_json() const;

@@ -8,6 +8,7 @@
 #include "doctor/evidence.h"
 #include "doctor/feature_check.h"
 #include "doctor/feature_rows.h"
+#include "nn/finite.h"
 
 namespace dflash::doctor {
 namespace {
@@ -76,12 +77,30 @@ class Truth {
       const TapDifference tap = sums_[i].finish(layers_[i]);
       const std::string subject = fmt::format("tap after block {}", tap.layer);
       const std::string text = fmt::format(
-          "stored rows differ from the target's by {:.2e} (worst row {:.2e}), {} documents",
-          tap.relative, tap.worst_row, documents_);
-      tap.relative > kFeaturesApart ? findings.wrong(subject, text) : findings.ok(subject, text);
+          "stored rows differ from the target's by {:.2e} (worst row {:.2e}), {} documents of {}",
+          tap.relative, tap.worst_row, documents_, all_documents_);
+      const bool near = tap.relative <= kFeaturesApart;  // NaN is not
+      near ? findings.ok(subject, text) : findings.wrong(subject, text);
+    }
+    const std::string text = fmt::format("no NaN or infinity in {} documents", all_documents_);
+    if (not_finite_ == 0) {
+      findings.ok("stored values", text);
+    } else {
+      findings.wrong("stored values",
+                     fmt::format("NaN or infinity in {} of {} documents, the first "
+                                 "is {}",
+                                 not_finite_, all_documents_, first_not_finite_));
     }
     judge_teacher(findings);
     return findings;
+  }
+
+  /// Every document's stored values; only a sample is computed again.
+  void look_through(const data::Dataset& dataset, int64_t document) {
+    ++all_documents_;
+    const auto stored = features_.get(document, dataset.document_ids(document));
+    if (nn::is_finite(feature_tensor(features_, stored).contiguous())) return;
+    if (not_finite_++ == 0) first_not_finite_ = document;
   }
 
  private:
@@ -111,7 +130,8 @@ class Truth {
   std::vector<Teacher> teachers_;
   std::vector<int64_t> layers_;  // the taps, then what teachers need beside them; each once
   std::vector<FeatureSums> sums_;
-  int64_t rows_ = 0, documents_ = 0;
+  int64_t rows_ = 0, documents_ = 0, all_documents_ = 0;
+  int64_t not_finite_ = 0, first_not_finite_ = -1;
 };
 
 }  // namespace
@@ -121,8 +141,10 @@ Findings check_features_of(const data::FeatureReader& features, const data::Data
   const c10::NoGradGuard no_grad;
   Truth truth(features, target);
   const int64_t step = std::max<int64_t>(1, dataset.num_documents() / std::max<int64_t>(1, sample));
-  for (int64_t d = 0; d < dataset.num_documents(); d += step) {
-    if (features.has(d)) truth.add(dataset, d);
+  for (int64_t d = 0; d < dataset.num_documents(); ++d) {
+    if (!features.has(d)) continue;
+    truth.look_through(dataset, d);
+    if (d % step == 0) truth.add(dataset, d);
   }
   return truth.finish();
 }

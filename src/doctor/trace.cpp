@@ -25,7 +25,12 @@ bool of_context(const std::string& stage) {
 
 std::vector<int64_t> integers(const io::Checkpoint& file, const std::string& name,
                               const std::shared_ptr<const io::Checkpoint>& owner) {
-  const at::Tensor values = nn::to_tensor(file.get(name), owner).to(at::kLong).contiguous();
+  const at::Tensor given = nn::to_tensor(file.get(name), owner);
+  if (!at::isIntegralType(given.scalar_type(), /*includeBool=*/false)) {
+    fail("{}: {}: expected whole numbers, got {}", file.path().string(), name,
+         io::dtype_name(file.get(name).dtype));
+  }
+  const at::Tensor values = given.to(at::kLong).contiguous();
   return {values.const_data_ptr<int64_t>(), values.const_data_ptr<int64_t>() + values.numel()};
 }
 
@@ -44,6 +49,9 @@ Trace read_trace(const std::filesystem::path& path) {
   Trace trace{.program = metadata_of(*file, "program", "another program"),
               .dtype = metadata_of(*file, "dtype", "f32"),
               .ids = integers(*file, "ids", file)};
+  if (trace.dtype != "f32" && trace.dtype != "bf16") {
+    fail("{}: metadata dtype: expected f32 or bf16, got {}", path.string(), trace.dtype);
+  }
   const auto anchor = integers(*file, "anchor", file);
   if (anchor.size() != 1 || anchor[0] < 0 || anchor[0] >= static_cast<int64_t>(trace.ids.size())) {
     fail("{}: anchor: expected one number in [0, {}), got [{}]", path.string(), trace.ids.size(),

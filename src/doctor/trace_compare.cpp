@@ -148,6 +148,13 @@ TraceReport compare_trace(const Trace& trace, const draft::Drafter& drafter,
   const double tolerance = stage_tolerance(computed);
   TraceReport report{.program = trace.program};
   const Stages own = trace_stages(declared, drafter, target, trace.ids, trace.anchor);
+  for (const auto& [name, value] : trace.stages.all()) {
+    if (own.find(name)) continue;
+    fail(
+        "trace of {}: unknown stage {}\n  hint: docs/TRACE.md lists the names; layers are numbered "
+        "from 0 to {}",
+        trace.program, name, drafter.spec().num_layers - 1);
+  }
   const Stages theirs = over_draft_vocabulary(trace.stages, drafter.spec(), report.findings);
   report.stages = compare_stages(own, theirs, tolerance);
   if (report.stages.empty()) {

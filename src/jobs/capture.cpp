@@ -133,6 +133,17 @@ bool is_complete(const std::filesystem::path& out, const data::FeatureInfo& want
   const auto info = data::FeatureReader(out).info();
   data::check_features(info, wanted.taps, wanted.hidden_size, wanted.target_fingerprint);
   data::check_dataset(info, wanted.dataset_fingerprint);
+  if (info.dtype != wanted.dtype) {
+    fail("{} is complete, with values as {}, not {}\n  hint: choose another --out", out.string(),
+         io::dtype_name(info.dtype), io::dtype_name(wanted.dtype));
+  }
+  const auto compute = [](const std::string& kernels) {  // "amx-bf16"
+    return kernels.substr(kernels.rfind('-') + 1);
+  };
+  if (compute(info.kernels) != compute(wanted.kernels)) {
+    fail("{} is complete, computed in {}, not {}\n  hint: the same --dtype, or another --out",
+         out.string(), compute(info.kernels), compute(wanted.kernels));
+  }
   if (wanted.has_last && !info.has_last) {
     fail(
         "{} is complete, but without the final states that soft losses want\n  hint: choose "

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <set>
+#include <map>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -15,6 +15,7 @@
 #include "base/stop.h"
 #include "decode/engine.h"
 #include "io/jsonl.h"
+#include "nn/compute.h"
 
 namespace dflash::jobs {
 namespace fs = std::filesystem;
@@ -34,6 +35,7 @@ Json settings_json(const Model& model, const RegenerateOptions& options) {
           {"tokenizer_fingerprint", model.tokenizer->fingerprint()},
           {"target", describe(*model.target)},
           {"template", model.chat.name()},
+          {"compute", nn::compute_name(model.target->compute())},
           {"max_new_tokens", options.max_new_tokens},
           {"temperature", options.temperature},
           {"top_p", options.top_p},
@@ -55,6 +57,7 @@ void check_settings(const fs::path& out, const Json& settings) {
   if (!found.is_object()) fail("{}: expected an object, got {}", path.string(), found.type_name());
   for (const auto& [key, value] : settings.items()) {
     if (key == "target" || found.value(key, Json()) == value) continue;
+    if (key == "compute" && !found.contains(key)) continue;  // files of earlier versions
     fail(
         "cannot go on with {}: it was made with {} = {}, now it is {}\n  hint: use the same "
         "settings, or another --out",
@@ -81,20 +84,25 @@ bool cut_torn_line(const fs::path& path) {
   return end < size;
 }
 
-/// Ids of the answers that the file holds; a torn last line is cut off.
-std::set<std::string> finished_ids(const fs::path& out) {
-  std::set<std::string> ids;
-  if (!fs::exists(out)) return ids;
+/// Prompt ids of the answers that the file holds, by the answers' ids.
+using Finished = std::map<std::string, std::vector<int64_t>>;
+
+/// A torn last line is cut off.
+Finished finished_answers(const fs::path& out) {
+  Finished answers;
+  if (!fs::exists(out)) return answers;
   if (cut_torn_line(out)) {
     log_warning("{}: the last line was cut off; it is made again", out.string());
   }
   io::read_jsonl(out, {}, [&](int64_t, const Json& line) {
-    if (!line.is_object() || !line.value("id", Json()).is_string()) {
+    const bool answer = line.is_object() && line.value("id", Json()).is_string() &&
+                        line.value("prompt_ids", Json()).is_array();
+    if (!answer) {
       throw io::BadRecord("not an answer\n  hint: remove the line, or use another --out");
     }
-    ids.insert(line["id"].get<std::string>());
+    answers[line["id"].get<std::string>()] = line["prompt_ids"].get<std::vector<int64_t>>();
   });
-  return ids;
+  return answers;
 }
 
 /// The answers that are still to be made, and the prompts that can have none.
@@ -125,7 +133,7 @@ decode::Request make_request(const Model& model, const std::vector<int64_t>& ids
 
 /// All first answers before the second ones: a run cut by time has seen every prompt.
 OpenWork open_work(const Model& model, const std::vector<Prompt>& prompts,
-                   const RegenerateOptions& options, const std::set<std::string>& done) {
+                   const RegenerateOptions& options, const Finished& done) {
   OpenWork open;
   std::vector<EncodedPrompt> encoded;
   for (const Prompt& prompt : prompts) {
@@ -139,7 +147,14 @@ OpenWork open_work(const Model& model, const std::vector<Prompt>& prompts,
   for (int64_t sample = 0; sample < options.samples; ++sample) {
     for (size_t i = 0; i < prompts.size(); ++i) {
       Work item{i, sample, prompts[i].id + "#" + std::to_string(sample)};
-      if (done.contains(item.id)) {
+      if (const auto made = done.find(item.id); made != done.end()) {
+        if (encoded[i].refused.empty() && made->second != encoded[i].ids) {
+          fail(
+              "{}: answer {} is to another prompt of that id than {}\n  hint: another --out, or "
+              "ids "
+              "of its own for every prompt",
+              options.out.string(), item.id, prompts[i].where);
+        }
         open.there += 1;
         continue;
       }
@@ -223,7 +238,7 @@ RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& promp
   const auto lock = lock_file(options.out);
   const Json settings = settings_json(model, options);
   check_settings(options.out, settings);
-  const auto done = finished_ids(options.out);
+  const Finished done = finished_answers(options.out);
   const OpenWork open = open_work(model, prompts, options, done);
   const auto& work = open.items;
   if (done.empty()) write_json(settings_path(options.out), settings);

@@ -52,6 +52,14 @@ void check_options(const TrainOptions& options) {
   at_least("clip_norm", options.optimizer.clip_norm, 0);
   at_least("lr", options.optimizer.lr, 0);
   at_least("muon_lr", options.optimizer.muon_lr, 0);
+  constexpr double kMost = 1e6;  // beyond it f32 overflows in a step
+  for (const auto& [name, value] : {std::pair("lr", options.optimizer.lr),
+                                    {"muon_lr", options.optimizer.muon_lr},
+                                    {"weight_decay", options.optimizer.weight_decay},
+                                    {"noise scale", options.noise.scale},
+                                    {"gamma", options.loss.gamma}}) {
+    if (!(value <= kMost)) fail("train: {}: expected at most {:g}, got {}", name, kMost, value);
+  }
   if (!(options.optimizer.muon_momentum > 0 && options.optimizer.muon_momentum < 1)) {
     fail("train: muon_momentum: expected between 0 and 1, got {}", options.optimizer.muon_momentum);
   }

@@ -31,6 +31,7 @@ class Run {
     while (trainer_.steps_done() < trainer_.total_steps() && !stop) {
       result_.last = trainer_.step();
       anchors_ += result_.last.anchors;
+      count_skipped();
       metrics.write(result_.last.to_json());
       fit_to_time();
       if (callbacks_.on_step) callbacks_.on_step(result_.last);
@@ -62,6 +63,15 @@ class Run {
                                               {"version", 1},
                                               {"config", options_.config},
                                               {"header", trainer_.header()}});
+  }
+
+  void count_skipped() {
+    if (result_.last.applied) return;
+    if (result_.skipped++ > 0) return;
+    log_warning(
+        "step {} changed nothing: its loss or gradient is not finite, or none of its tokens "
+        "can be trained; later ones are counted",
+        result_.last.step);
   }
 
   double now() const { return options_.clock ? options_.clock() : timer_.seconds(); }
@@ -148,6 +158,7 @@ class Run {
 
   double validate() {
     const Json value = trainer_.validate(callbacks_.validate);
+    if (!value.is_object()) return -1;  // stopped within
     const double tau = value.value("tau", -1.0);
     metrics_->write({{"step", trainer_.steps_done()}, {"validation", value}});
     result_.last_tau = tau;
@@ -192,7 +203,9 @@ class Run {
 
 std::string RunResult::text() const {
   const std::string tau = last_tau >= 0 ? fmt::format(", tau {:.3f}", last_tau) : "";
-  return fmt::format("{} in {}, {:.0f} anchors/s{}{}", counted(steps, "steps"),
+  const std::string nothing =
+      skipped > 0 ? fmt::format(", {} of them changed nothing", skipped) : "";
+  return fmt::format("{}{} in {}, {:.0f} anchors/s{}{}", counted(steps, "steps"), nothing,
                      format_duration(seconds), anchors_per_second, tau,
                      finished ? "" : "; stopped early, the same command goes on");
 }
@@ -200,6 +213,7 @@ std::string RunResult::text() const {
 Json RunResult::to_json() const {
   return {{"steps", steps},
           {"finished", finished},
+          {"skipped", skipped},
           {"seconds", seconds},
           {"anchors_per_second", anchors_per_second},
           {"tau", last_tau >= 0 ? Json(last_tau) : Json()},  // null: never validated

@@ -39,6 +39,7 @@ struct RunResult {
   double last_tau = -1, best_tau = -1;         // -1: never validated
   std::filesystem::path last_checkpoint,
       best_checkpoint;  // best: the last one when never validated
+  int64_t skipped = 0;  // steps of this call that changed nothing
   StepMetrics last;
 
   /// "500 steps in 6 min 02 s, 812 anchors/s, tau 1.523".

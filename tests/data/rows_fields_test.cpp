@@ -45,6 +45,9 @@ TEST(RowsFields, AnAnswerBesideMessagesIsNotLost) {
   EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"u"}],"response":"a"})"),
             "more beside the messages");
   EXPECT_EQ(last_text(R"({"messages":[{"role":"user","content":"u"}],"response":""})"), "u");
+  EXPECT_EQ(last_text(R"({"messages":[{"role":"user","content":"u"}],"prompt":"u"})"), "u");
+  EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"u"}],"prompt":"v"})"),
+            "more beside the messages");
 }
 
 TEST(RowsFields, ParametersOfAToolUnderAnyOfTheirNames) {
@@ -72,17 +75,22 @@ TEST(RowsFields, EmptyQuestion) {
 }
 
 TEST(RowsFields, TurnsOutOfTrainingAreNotTrained) {
-  for (const char* mark : {R"("weight":0)", R"("weight":0.0)", R"("train":false)"}) {
+  for (const char* mark :
+       {R"("weight":0)", R"("weight":0.0)", R"("train":false)", R"("weight":"0")", R"("weight":-1)",
+        R"("train":0)", R"("loss":false)"}) {
     const std::string record =
         std::string(R"({"messages":[{"role":"user","content":"u"},{"role":"assistant",)") + mark +
         R"(,"content":"a"},{"role":"user","content":"v"}]})";
-    EXPECT_EQ(reason(record), "a turn of weight 0");
+    EXPECT_EQ(reason(record), "kept out of training by its author");
     EXPECT_NO_THROW(parse_prompt(OrderedJson::parse(record)));  // asked, not trained on
   }
   EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"u","weight":1}]})"), "accepted");
+  EXPECT_EQ(reason(R"({"prompt":"u","response":"a","weight":0})"),
+            "kept out of training by its author");
+  EXPECT_EQ(reason(R"({"prompt":"u","response":"a","weight":1,"loss":0.0})"), "accepted");
   EXPECT_EQ(reason(R"({"messages":[],"conversations":[{"from":"human","value":"u"},
                        {"from":"gpt","value":"a","weight":0}]})"),
-            "a turn of weight 0");
+            "kept out of training by its author");
 }
 
 std::string call(const std::string& json) {

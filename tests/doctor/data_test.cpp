@@ -131,7 +131,7 @@ TEST_F(FeatureCheck, RightFeaturesAreRight) {
   const auto features = captured(*target_, "right", true);
   const Findings findings = check_features_of(features, dataset_, *target_);
   EXPECT_FALSE(findings.any_wrong()) << findings.to_text();
-  EXPECT_EQ(findings.all().size(), 4U);  // three taps and the teacher rows
+  EXPECT_EQ(findings.all().size(), 5U);  // three taps, NaN anywhere, teacher rows
 }
 
 TEST_F(FeatureCheck, NamesTeacherRowsOfAnEarlierBlock) {

@@ -41,6 +41,16 @@ TEST_F(TraceTest, OurOwnAgrees) {
   EXPECT_TRUE(report.findings.empty());
 }
 
+// Left out without a word it would pass for one that agrees.
+TEST_F(TraceTest, AnUnknownStageIsAnError) {
+  Trace trace = recorded(declared_);
+  trace.stages.add("layers.0.K", trace.stages.all().front().second);
+  EXPECT_NE(testing::error_of<Error>([&] {
+              compare_trace(trace, *drafter_, target_);
+            }).find("unknown stage layers.0.K"),
+            std::string::npos);
+}
+
 TEST_F(TraceTest, EveryDeviationIsNamed) {
   int tried = 0;
   for (const Deviation& deviation : deviations_of(declared_, *target_, 24)) {

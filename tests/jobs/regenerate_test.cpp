@@ -64,6 +64,19 @@ TEST(Regenerate, GoesOnAfterATornLine) {
   EXPECT_EQ(answers(path), answers(whole / "answers.jsonl"));
 }
 
+// Ids 1, 2, ... are in every file: the answer to another question is not this one's.
+TEST(Regenerate, AnotherPromptOfAKnownIdIsRefused) {
+  const Model model = tiny_model();
+  TempFolder folder;
+  auto prompts = tiny_prompts(3);
+  regenerate(model, prompts, options_for(folder, 4));
+  EXPECT_EQ(regenerate(model, prompts, options_for(folder, 4)).answers, 0);
+  std::swap(prompts[0].conversation, prompts[1].conversation);
+  const std::string message =
+      testing::error_of<Error>([&] { regenerate(model, prompts, options_for(folder, 4)); });
+  EXPECT_NE(message.find("is to another prompt of that id"), std::string::npos) << message;
+}
+
 // One prompt that cannot be answered is counted, and nothing of the others is lost.
 TEST(Regenerate, SkipsPromptsThatCannotBeAnswered) {
   const Model model = tiny_model();
