@@ -6,7 +6,8 @@
 Runs the tests that compare with files which those programs wrote (tests/golden/make_*.py say how
 and with which versions) and lists what they recorded: the worst error of every stage beside the
 bound that it must not pass. Comparisons without a recorded error ("passed") are exact (token ids,
-texts) or have their bound in the test (ten-step curves). Exit 1 when a comparison fails or did not run.
+texts) or have their bound in the test (ten-step curves). Exit 1 when a comparison fails or did
+not run.
 """
 import argparse
 import datetime
