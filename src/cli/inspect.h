@@ -13,7 +13,5 @@ int inspect_path(int argc, char** argv);
 
 /// What `prepare` would see in the lines of a file, counted.
 Json describe_jsonl(const std::filesystem::path& path);
-/// A report that some verb wrote, as it stands.
-Json describe_report(const std::filesystem::path& path);
 
 }  // namespace dflash::cli

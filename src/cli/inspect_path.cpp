@@ -151,6 +151,13 @@ Json describe_features(const fs::path& path) {
           {"info", info}};
 }
 
+/// A report that some verb wrote, as it stands.
+Json describe_report(const fs::path& path) {
+  Json json = {{"kind", "report"}};
+  json.update(read_object(path));
+  return json;
+}
+
 /// What a quickstart left, with its parts.
 Json describe_quickstart(const fs::path& path) {
   Json json = describe_report(path / "summary.json");
@@ -189,8 +196,7 @@ Json describe(fs::path path) {
   if (!fs::exists(config)) {
     fail(
         "cannot tell what {} is\n  hint: a target or drafter (folder or .gguf), a dataset, "
-        "features, "
-        "run, checkpoint or quickstart folder, a .jsonl or .json file",
+        "features, run, checkpoint or quickstart folder, a .jsonl or .json file",
         path.string());
   }
   const std::string architecture = read_object(config).value("architectures", Json::array()).dump();

@@ -1,9 +1,6 @@
-// inspect FILE.jsonl, FILE.json: what rows and reports say.
+// inspect FILE.jsonl: what its rows say.
 #include <map>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "base/json_strict.h"
 #include "cli/inspect.h"
 #include "data/rows.h"
 #include "io/jsonl.h"
@@ -47,16 +44,6 @@ Json describe_jsonl(const std::filesystem::path& path) {
                {"fields", fields}, {"rows", rows},          {"no_rows", rejected}};
   if (answer_tokens > 0) json["answer_tokens"] = answer_tokens;
   if (counts.cut_off) json["last_line"] = "cut off";
-  return json;
-}
-
-Json describe_report(const std::filesystem::path& path) {
-  const Json report = read_json(path);
-  if (!report.is_object()) {
-    fail("{}: expected an object, got {}", path.string(), report.type_name());
-  }
-  Json json = {{"kind", "report"}};
-  json.update(report);
   return json;
 }
 

@@ -89,18 +89,26 @@ OrderedJson without_null_fields(const OrderedJson& value) {
   return out;
 }
 
-/// Arguments under any of their names. Error: two that say different things.
-OrderedJson arguments_of(const OrderedJson& function) {
+/// The object under one of these names, as itself or as its JSON text; null where none is there.
+/// Error: two that say different things.
+OrderedJson only_object(const OrderedJson& function, std::initializer_list<const char*> names,
+                        const char* what) {
   OrderedJson only;
-  for (const char* name : {"arguments", "parameters", "input", "args"}) {
-    const OrderedJson arguments = unpacked(function.value(name, OrderedJson()));
-    if (arguments.is_null()) continue;
-    if (!arguments.is_object()) {
-      fail("{} of a tool call: expected an object, got {}", name, arguments.type_name());
+  for (const char* name : names) {
+    const OrderedJson object = unpacked(function.value(name, OrderedJson()));
+    if (object.is_null()) continue;
+    if (!object.is_object()) {
+      fail("{} of a {}: expected an object, got {}", name, what, object.type_name());
     }
-    if (!only.is_null() && only != arguments) fail("{} of a tool call: given twice", name);
-    only = arguments;
+    if (!only.is_null() && only != object) fail("{} of a {}: given twice", name, what);
+    if (only.is_null()) only = object;
   }
+  return only;
+}
+
+OrderedJson arguments_of(const OrderedJson& function) {
+  OrderedJson only =
+      only_object(function, {"arguments", "parameters", "input", "args"}, "tool call");
   return only.is_null() ? OrderedJson::object() : only;
 }
 
@@ -112,22 +120,11 @@ void expect_keys(const OrderedJson& object, std::initializer_list<std::string_vi
   }
 }
 
-/// What describes the arguments, under any of its names, as an object. Error: two that differ.
+/// What describes the arguments, under any of its names, as `parameters`.
 void settle_parameters(OrderedJson& function) {
-  OrderedJson only;
-  for (const char* name : {"parameters", "input_schema", "inputSchema"}) {
-    const auto found = function.find(name);
-    if (found == function.end()) continue;
-    const OrderedJson parameters = unpacked(*found);
-    if (!parameters.is_null() && !parameters.is_object()) {
-      fail("{} of a tool: expected an object, got {}", name, parameters.type_name());
-    }
-    if (!only.is_null() && !parameters.is_null() && only != parameters) {
-      fail("{} of a tool: given twice", name);
-    }
-    if (only.is_null()) only = parameters;
-    function.erase(name);
-  }
+  const auto names = {"parameters", "input_schema", "inputSchema"};
+  const OrderedJson only = only_object(function, names, "tool");
+  for (const char* name : names) function.erase(name);
   if (!only.is_null()) function["parameters"] = only;
 }
 

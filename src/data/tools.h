@@ -9,8 +9,7 @@ namespace dflash::data {
 /// A list of {"type": "function", "function": {"name", "description", "parameters", ...}}; null
 /// where there are no tools. Read: a list or the JSON text of one; of wrapped functions, bare ones,
 /// or JSON texts of either; parameters (or input_schema) as an object or its JSON text. What they
-/// hold keeps its order; the null fields that an Arrow
-/// table adds are absent. Error: anything else.
+/// hold keeps its order; the null fields that an Arrow table adds are absent. Error: anything else.
 OrderedJson canonical_tools(const OrderedJson& tools);
 
 /// A list of {"id"?, "type": "function", "function": {"name", "arguments": {...}}}; null where

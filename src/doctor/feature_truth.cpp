@@ -82,15 +82,7 @@ class Truth {
       const bool near = tap.relative <= kFeaturesApart;  // NaN is not
       near ? findings.ok(subject, text) : findings.wrong(subject, text);
     }
-    const std::string text = fmt::format("no NaN or infinity in {} documents", all_documents_);
-    if (not_finite_ == 0) {
-      findings.ok("stored values", text);
-    } else {
-      findings.wrong("stored values",
-                     fmt::format("NaN or infinity in {} of {} documents, the first "
-                                 "is {}",
-                                 not_finite_, all_documents_, first_not_finite_));
-    }
+    judge_values(findings);
     judge_teacher(findings);
     return findings;
   }
@@ -109,6 +101,17 @@ class Truth {
   }
   double share(const Teacher& teacher) const {
     return static_cast<double>(teacher.same) / static_cast<double>(std::max<int64_t>(1, rows_));
+  }
+
+  void judge_values(Findings& findings) const {
+    if (not_finite_ == 0) {
+      findings.ok("stored values",
+                  fmt::format("no NaN or infinity in {} documents", all_documents_));
+    } else {
+      findings.wrong("stored values",
+                     fmt::format("NaN or infinity in {} of {} documents, the first is {}",
+                                 not_finite_, all_documents_, first_not_finite_));
+    }
   }
 
   void judge_teacher(Findings& findings) const {

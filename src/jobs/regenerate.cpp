@@ -151,8 +151,7 @@ OpenWork open_work(const Model& model, const std::vector<Prompt>& prompts,
         if (encoded[i].refused.empty() && made->second != encoded[i].ids) {
           fail(
               "{}: answer {} is to another prompt of that id than {}\n  hint: another --out, or "
-              "ids "
-              "of its own for every prompt",
+              "ids of its own for every prompt",
               options.out.string(), item.id, prompts[i].where);
         }
         open.there += 1;

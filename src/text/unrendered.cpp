@@ -1,7 +1,5 @@
 #include "text/unrendered.h"
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -10,8 +8,6 @@
 
 namespace dflash::text {
 namespace {
-
-constexpr std::array kReasoning = {"reasoning_content", "thinking", "reasoning"};
 
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
@@ -83,7 +79,7 @@ void mark_thoughts(std::string& content, Marks& marks) {
   if (end == std::string::npos) return;
   const size_t begin = content.rfind("<think>", end);
   const size_t from = begin == std::string::npos ? 0 : begin + std::string_view("<think>").size();
-  size_t last = content.find_last_not_of(" \t\r\n", end - 1);
+  const size_t last = content.find_last_not_of(" \t\r\n", end - 1);
   if (end == 0 || last == std::string::npos || last < from) return;
   content.insert(last + 1, marks.next("reasoning"));
 }
@@ -103,18 +99,16 @@ void mark_calls(OrderedJson& calls, Marks& marks) {
 }
 
 void mark_answer(Message& message, Marks& marks) {
-  for (const char* name : kReasoning) {  // the first decides
+  bool has_reasoning = false;
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {  // the first decides
     const auto found = message.more.find(name);
     if (found == message.more.end() || found->is_null()) continue;
-    if (found->is_string()) marks.add_to(found->get_ref<std::string&>(), "reasoning");
+    if (found->is_string()) {
+      has_reasoning = !is_blank(found->get_ref<const std::string&>());
+      marks.add_to(found->get_ref<std::string&>(), "reasoning");
+    }
     break;
   }
-  const bool has_reasoning =
-      std::any_of(kReasoning.begin(), kReasoning.end(), [&](const char* name) {
-        const auto found = message.more.find(name);
-        return found != message.more.end() && found->is_string() &&
-               !is_blank(found->get_ref<const std::string&>());
-      });
   if (!has_reasoning) mark_thoughts(message.content, marks);
   const auto calls = message.more.find("tool_calls");
   if (calls == message.more.end() || !calls->is_array() || calls->empty()) return;

@@ -66,8 +66,7 @@ class Run {
   }
 
   void count_skipped() {
-    if (result_.last.applied) return;
-    if (result_.skipped++ > 0) return;
+    if (result_.last.applied || result_.skipped++ > 0) return;
     log_warning(
         "step {} changed nothing: its loss or gradient is not finite, or none of its tokens "
         "can be trained; later ones are counted",
