@@ -29,10 +29,9 @@ namespace {
 
 /// The mistakes that are tried; all from the list that the doctor tries against them.
 const std::vector<std::string> kMistakes = {
-    "anchor-visible", "context-short", "taps-up",         "taps-down",
-    "tap-14-zeroed",  "taps-reversed", "last-tap-normed", "labels-anchor-first",
-    "positions-late", "anchor-masked", "block-causal",    "mask-id-0",
-    "rope-base-10000"};
+    "labels-anchor-first", "positions-late", "anchor-masked",  "block-causal", "mask-id-0",
+    "rope-base-10000",     "anchor-visible", "context-short",  "taps-up",      "taps-down",
+    "tap-14-zeroed",       "taps-reversed",  "last-tap-normed"};
 constexpr uint64_t kRightSeeds[] = {1, 2, 3};
 
 struct Proof {
