@@ -44,6 +44,22 @@ class Printer {
   StreamOptions options_;
 };
 
+/// One object a token: its id, its text, its log-probability, the likeliest ids with theirs.
+Json log_probs_json(const std::vector<int64_t>& tokens,
+                    const std::vector<decode::TokenLogProbs>& log_probs,
+                    const text::Tokenizer& tokenizer) {
+  const auto entry = [&](int64_t id, double log_prob) -> Json {
+    return {{"id", id}, {"text", tokenizer.decode({id})}, {"log_prob", log_prob}};
+  };
+  Json rows = Json::array();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    Json row = entry(tokens[i], log_probs[i].log_prob);
+    for (const auto& [id, log_prob] : log_probs[i].top) row["top"].push_back(entry(id, log_prob));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::string Generation::summary(const std::string& proposer) const {
@@ -58,15 +74,19 @@ std::string Generation::summary(const std::string& proposer) const {
   return text;
 }
 
-Json Generation::to_json(const std::string& proposer) const {
-  return {{"text", text},
-          {"ids", result.tokens},
-          {"finish", decode::finish_name(result.finish)},
-          {"proposer", proposer},
-          {"acceptance", result.counts.to_json()},
-          {"prefill_seconds", prefill_seconds},
-          {"decode_seconds", decode_seconds},
-          {"tokens_per_second", tokens_per_second()}};
+Json Generation::to_json(const std::string& proposer, const text::Tokenizer& tokenizer) const {
+  Json json = {{"text", text},
+               {"ids", result.tokens},
+               {"finish", decode::finish_name(result.finish)},
+               {"proposer", proposer},
+               {"acceptance", result.counts.to_json()},
+               {"prefill_seconds", prefill_seconds},
+               {"decode_seconds", decode_seconds},
+               {"tokens_per_second", tokens_per_second()}};
+  if (!result.log_probs.empty()) {
+    json["log_probs"] = log_probs_json(result.tokens, result.log_probs, tokenizer);
+  }
+  return json;
 }
 
 Generation stream_generation(const jobs::Model& model, decode::Proposer* proposer,
@@ -77,6 +97,7 @@ Generation stream_generation(const jobs::Model& model, decode::Proposer* propose
   request.sampling = sampling.sampling;
   request.max_new_tokens = sampling.max_new_tokens;
   request.stop_ids = model.tokenizer->stop_ids();
+  request.num_top_log_probs = options.num_top_log_probs;
   Printer printer(*model.tokenizer, options);
   decode::EngineOptions engine;
   engine.should_stop = [] { return stop_requested(); };

@@ -1,6 +1,7 @@
 // One generation shown as it comes: text on stdout, drafted-and-accepted tokens in colour.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,14 @@ struct Generation {
   }
   /// "drafter: tau 2.31, 84.0 tok/s (57 tokens, prompt 0.12 s)", and what cut the answer off.
   std::string summary(const std::string& proposer) const;
-  Json to_json(const std::string& proposer) const;
+  Json to_json(const std::string& proposer, const text::Tokenizer& tokenizer) const;
 };
 
 struct StreamOptions {
   bool print = true;   // text to stdout as it comes
   bool color = false;  // accepted draft tokens green
+  /// As in decode::Request.
+  std::optional<int64_t> num_top_log_probs = {};
 };
 
 Generation stream_generation(const jobs::Model& model, decode::Proposer* proposer,

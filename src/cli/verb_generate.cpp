@@ -25,6 +25,7 @@ int run_generate(int argc, char** argv) {
   SamplingOptions sampling;
   std::string prompt, prompt_file, system;
   bool raw = false, json = false;
+  std::optional<int64_t> log_probs;
   auto& app = parser.app();
   target.add(app);
   proposer_options.add(app);
@@ -33,7 +34,11 @@ int run_generate(int argc, char** argv) {
   app.add_option("--prompt-file", prompt_file, "read the message from a file");
   app.add_option("--system", system, "system message (empty: the template's own)");
   app.add_flag("--raw", raw, "no chat template: the text is continued as it is");
-  app.add_flag("--json", json, "text, ids and acceptance as JSON on stdout");
+  CLI::Option* to_json = app.add_flag("--json", json, "text, ids and acceptance as JSON on stdout");
+  app.add_option("--log-probs", log_probs,
+                 "with --json: log-probability of every token, and of so many of the likeliest")
+      ->needs(to_json)
+      ->check(CLI::Range(0, 100));
   if (auto code = parser.parse(argc, argv)) return *code;
 
   const std::string text = read_prompt(prompt, prompt_file);
@@ -47,12 +52,12 @@ int run_generate(int argc, char** argv) {
   const auto ids = raw ? model.tokenizer->encode(text)
                        : text::encode_prompt(*model.tokenizer, model.chat, {messages});
   if (ids.empty()) fail("the prompt is empty");
-  const auto generation =
-      stream_generation(model, proposer.get(), ids, sampling,
-                        {.print = !json, .color = knows_escapes(STDOUT_FILENO)});
+  const auto generation = stream_generation(
+      model, proposer.get(), ids, sampling,
+      {.print = !json, .color = knows_escapes(STDOUT_FILENO), .num_top_log_probs = log_probs});
   const std::string name = proposer ? proposer->name() : "plain";
   if (json) {
-    print_json(generation.to_json(name));
+    print_json(generation.to_json(name, *model.tokenizer));
   } else {
     fmt::print("\n");
     std::fflush(stdout);

@@ -24,25 +24,32 @@ int64_t place_of(const std::vector<int64_t>& rows, int64_t row) {
 }  // namespace
 
 Choices::Choices(const target::Target& target, const at::Tensor& last_RD,
-                 std::vector<int64_t> greedy, std::vector<int64_t> sampled)
-    : greedy_(std::move(greedy)), sampled_(std::move(sampled)) {
-  if (!greedy_.empty()) {
-    argmax_R = target.head().argmax(normed_rows(target, last_RD, greedy_)).contiguous();
+                 std::vector<int64_t> argmax_rows, std::vector<int64_t> logits_rows)
+    : argmax_rows_(std::move(argmax_rows)), logits_rows_(std::move(logits_rows)) {
+  if (!argmax_rows_.empty()) {
+    argmax_R_ = target.head().argmax(normed_rows(target, last_RD, argmax_rows_)).contiguous();
   }
-  if (!sampled_.empty()) {
-    logits_RV = target.head().logits(normed_rows(target, last_RD, sampled_)).contiguous();
+  if (!logits_rows_.empty()) {
+    logits_RV_ = target.head().logits(normed_rows(target, last_RD, logits_rows_)).contiguous();
   }
 }
 
-int64_t Choices::at(int64_t row, const Sampling& sampling, int64_t position) const {
-  if (const int64_t place = place_of(greedy_, row); place >= 0) {
-    return argmax_R.const_data_ptr<int64_t>()[place];
-  }
-  const int64_t place = place_of(sampled_, row);
+std::span<const float> Choices::logits(int64_t row) const {
+  const int64_t place = place_of(logits_rows_, row);
   DF_ASSERT(place >= 0, "row={} has no logits", row);
-  const int64_t vocab = logits_RV.size(1);
-  const float* logits = logits_RV.const_data_ptr<float>() + place * vocab;
-  return choose({logits, static_cast<size_t>(vocab)}, sampling, position);
+  const int64_t vocab = logits_RV_.size(1);
+  return {logits_RV_.const_data_ptr<float>() + place * vocab, static_cast<size_t>(vocab)};
+}
+
+int64_t Choices::at(int64_t row, const Sampling& sampling, int64_t position) const {
+  if (const int64_t place = place_of(argmax_rows_, row); place >= 0) {
+    return argmax_R_.const_data_ptr<int64_t>()[place];
+  }
+  return choose(logits(row), sampling, position);
+}
+
+TokenLogProbs Choices::log_probs_at(int64_t row, int64_t token, int64_t num_top) const {
+  return log_probs(logits(row), token, num_top);
 }
 
 }  // namespace dflash::decode

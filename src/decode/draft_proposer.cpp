@@ -85,9 +85,13 @@ class DraftProposer final : public Proposer {
 
   std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override;
   void observe(std::span<const Committed> committed, const at::Tensor& taps_RF) override;
-  void reset(int64_t slot) override {
+  void reset(int64_t slot, int64_t rows) override {
     if (slot >= static_cast<int64_t>(contexts_.size())) contexts_.resize(slot + 1);
-    contexts_[slot] = drafter_->new_context();
+    if (rows > 0) {
+      context(slot)->rewind(rows);
+    } else {
+      contexts_[slot] = drafter_->new_context();
+    }
   }
   std::vector<int64_t> taps() const override { return drafter_->spec().taps; }
   int64_t max_proposals() const override { return max_proposals_; }

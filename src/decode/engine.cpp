@@ -2,6 +2,8 @@
 
 #include <ATen/ops/cat.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/timer.h"
 #include "decode/sequence.h"
@@ -23,6 +25,10 @@ void check_request(size_t index, const Request& request, const target::TargetCon
     fail("generate: request {}: expected max new tokens >= 1, got {}", index,
          request.max_new_tokens);
   }
+  if (const auto top = request.num_top_log_probs; top && (*top < 0 || *top > config.vocab_size)) {
+    fail("generate: request {}: expected top log-probabilities in [0, {}], got {}", index,
+         config.vocab_size, *top);
+  }
   for (int64_t id : request.prompt) {
     if (id >= 0 && id < config.vocab_size) continue;
     fail("generate: request {}: expected prompt ids in [0, {}), got {}", index, config.vocab_size,
@@ -30,115 +36,117 @@ void check_request(size_t index, const Request& request, const target::TargetCon
   }
 }
 
-/// The taps of a pass: the proposer's and the capture's columns of one tensor.
-class TapPlan {
- public:
-  TapPlan(std::vector<int64_t> proposer, std::vector<int64_t> capture)
-      : taps_(proposer), proposer_(proposer.size()), capture_(capture.size()) {
-    if (capture != proposer) {
-      capture_first_ = proposer_;
-      taps_.insert(taps_.end(), capture.begin(), capture.end());
-    }
+}  // namespace
+
+Engine::Engine(const target::Target& target, Proposer* proposer, EngineOptions options)
+    : target_(target),
+      proposer_(proposer),
+      options_(std::move(options)),
+      taps_(proposer ? proposer->taps() : std::vector<int64_t>{}, options_.capture_taps) {
+  if (options_.max_batch < 1 || options_.prefill_rows < 1) {
+    fail("generate: expected batch and prefill rows >= 1, got {} and {}", options_.max_batch,
+         options_.prefill_rows);
   }
+  DF_ASSERT(!options_.reuse_prefixes || options_.capture_taps.empty(),
+            "capture of {} taps with reused prefixes", options_.capture_taps.size());
+  slots_.resize(static_cast<size_t>(options_.max_batch));
+}
 
-  const std::vector<int64_t>& all() const { return taps_; }
-  at::Tensor for_proposer(const at::Tensor& taps_RF) const {
-    return columns(taps_RF, 0, proposer_);
+Engine::~Engine() = default;
+
+size_t Engine::submit(const Request& request, Result& result) {
+  check_request(next_number_, request, target_.config());
+  waiting_.push_back({next_number_, &request, &result});
+  return next_number_++;
+}
+
+void Engine::cancel(size_t request) {
+  std::erase_if(waiting_, [request](const Waiting& one) { return one.number == request; });
+  for (Slot& slot : slots_) {
+    if (slot.sequence && slot.sequence->request_index() == request) release(slot);
   }
-  at::Tensor for_capture(const at::Tensor& taps_RF) const {
-    return columns(taps_RF, capture_first_, capture_);
+}
+
+bool Engine::step() {
+  const c10::NoGradGuard no_grad;
+  if (!admit()) return false;
+  pass();
+  retire();
+  return true;
+}
+
+/// Frees the slot. What it keeps are rows that were committed, in the target's state and in the
+/// proposer's memory alike (SV-01, SV-10).
+void Engine::release(Slot& slot) {
+  if (options_.reuse_prefixes) {
+    slot.kept = slot.sequence->take_state();
+    const std::span<const int64_t> ids = slot.sequence->ids();
+    slot.kept_ids.assign(ids.begin(), ids.begin() + slot.kept->length());
   }
-
- private:
-  at::Tensor columns(const at::Tensor& taps_RF, size_t first, size_t count) const {
-    if (count == taps_.size()) return taps_RF;
-    const int64_t width = taps_RF.size(1) / static_cast<int64_t>(taps_.size());
-    return taps_RF.narrow(1, static_cast<int64_t>(first) * width,
-                          static_cast<int64_t>(count) * width);
-  }
-
-  std::vector<int64_t> taps_;
-  size_t proposer_, capture_, capture_first_ = 0;
-};
-
-/// Slots of sequences; each pass drafts, verifies, accepts and commits for all of them at once.
-class Engine {
- public:
-  Engine(const target::Target& target, Proposer* proposer, const std::vector<Request>& requests,
-         const EngineOptions& options)
-      : target_(target),
-        proposer_(proposer),
-        requests_(requests),
-        options_(options),
-        taps_(proposer ? proposer->taps() : std::vector<int64_t>{}, options.capture_taps),
-        slots_(std::min<size_t>(options.max_batch, requests.size())) {
-    run_.results.resize(requests.size());
-    run_.finished.resize(requests.size(), false);
-  }
-
-  Run run() {
-    while (true) {
-      retire();
-      if (!admit() || (options_.should_stop && options_.should_stop())) break;
-      pass();
-    }
-    return std::move(run_);
-  }
-
- private:
-  void retire();
-  bool admit();
-  void pass();
-  void draft();
-  std::vector<PassPart> plan() const;
-  target::Hidden forward(const std::vector<PassPart>& parts) const;
-  Choices choices(const std::vector<PassPart>& parts, const target::Hidden& hidden) const;
-  void hand_out_taps(const std::vector<PassPart>& parts, const at::Tensor& taps_RF);
-  void book(const std::vector<PassPart>& parts, double draft_seconds, double seconds,
-            int64_t decoded);
-
-  const target::Target& target_;
-  Proposer* proposer_;
-  const std::vector<Request>& requests_;
-  const EngineOptions& options_;
-  TapPlan taps_;
-  std::vector<std::unique_ptr<Sequence>> slots_;  // null: free
-  size_t next_request_ = 0;
-  Run run_;
-};
+  slot.sequence.reset();
+}
 
 /// Frees the slots of finished sequences.
 void Engine::retire() {
-  for (std::unique_ptr<Sequence>& sequence : slots_) {
-    if (!sequence || !sequence->finished()) continue;
-    const size_t index = sequence->request_index();
-    sequence.reset();
-    run_.finished[index] = true;
-    if (options_.on_finish) options_.on_finish(index, run_.results[index]);
+  for (Slot& slot : slots_) {
+    if (!slot.sequence || !slot.sequence->finished()) continue;
+    const size_t number = slot.sequence->request_index();
+    const Result& result = slot.sequence->result();
+    release(slot);
+    if (options_.on_finish) options_.on_finish(number, result);
   }
 }
 
 /// Fills free slots with waiting requests; false when nothing is left to do.
 bool Engine::admit() {
-  bool any = false;
+  const auto free = [](const Slot& slot) { return !slot.sequence; };
   const bool closed = options_.stop_admitting && options_.stop_admitting();
-  for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (!slots_[slot] && !closed && next_request_ < requests_.size()) {
-      const size_t index = next_request_++;
-      slots_[slot] =
-          std::make_unique<Sequence>(index, requests_[index], target_, run_.results[index]);
-      if (proposer_) proposer_->reset(static_cast<int64_t>(slot));
-    }
-    any = any || slots_[slot];
+  while (!closed && !waiting_.empty() && std::any_of(slots_.begin(), slots_.end(), free)) {
+    begin(waiting_.front());
+    waiting_.pop_front();
   }
-  return any;
+  return !std::all_of(slots_.begin(), slots_.end(), free);
+}
+
+/// Rows of the slot's last sequence that the request may begin with; its last prompt row is always
+/// run, since the first token is chosen from it.
+int64_t Engine::reusable(const Slot& slot, const Request& request) const {
+  if (!slot.kept) return 0;
+  const auto end = request.prompt.end() - 1;
+  const auto [differs, _] =
+      std::mismatch(request.prompt.begin(), end, slot.kept_ids.begin(), slot.kept_ids.end());
+  return slot.kept->rewindable(differs - request.prompt.begin());
+}
+
+/// Takes the free slot with the longest usable prefix; among equals the one that loses least.
+void Engine::begin(const Waiting& waiting) {
+  Slot* best = nullptr;
+  int64_t rows = 0;
+  for (Slot& slot : slots_) {
+    if (slot.sequence) continue;
+    const int64_t usable = reusable(slot, *waiting.request);
+    const bool better =
+        !best || usable > rows || (usable == rows && slot.kept_ids.size() < best->kept_ids.size());
+    if (better) best = &slot, rows = usable;
+  }
+  std::unique_ptr<target::State> state = std::move(best->kept);
+  if (rows > 0) {
+    state->rewind(rows);
+  } else {
+    state = target_.new_state();
+  }
+  best->kept_ids.clear();
+  waiting.result->reused_rows = rows;
+  best->sequence = std::make_unique<Sequence>(waiting.number, *waiting.request, target_,
+                                              std::move(state), *waiting.result);
+  if (proposer_) proposer_->reset(best - slots_.data(), rows);
 }
 
 void Engine::draft() {
   if (!proposer_) return;
   std::vector<Proposer::Sequence> asked;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    const Sequence* sequence = slots_[slot].get();
+    const Sequence* sequence = slots_[slot].sequence.get();
     if (!sequence || sequence->in_prefill()) continue;
     const int64_t room = std::min(sequence->room(), proposer_->max_proposals());
     if (room > 0) asked.push_back({sequence->ids(), static_cast<int64_t>(slot), room});
@@ -150,7 +158,7 @@ void Engine::draft() {
   for (size_t i = 0; i < asked.size(); ++i) {
     std::vector<int64_t>& drafts = proposals[i];
     drafts.resize(std::min<size_t>(drafts.size(), asked[i].room));
-    slots_[asked[i].slot]->set_drafts(std::move(drafts));
+    slots_[asked[i].slot].sequence->set_drafts(std::move(drafts));
   }
 }
 
@@ -158,8 +166,8 @@ std::vector<PassPart> Engine::plan() const {
   std::vector<PassPart> parts;
   int64_t rows = 0, prefill_left = options_.prefill_rows;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
-    if (!slots_[slot]) continue;
-    PassPart part = slots_[slot]->plan(prefill_left);
+    if (!slots_[slot].sequence) continue;
+    PassPart part = slots_[slot].sequence->plan(prefill_left);
     if (part.num_rows == 0) continue;  // its prompt waits for the next pass
     part.slot = static_cast<int64_t>(slot);
     part.first_row = rows;
@@ -174,11 +182,12 @@ target::Hidden Engine::forward(const std::vector<PassPart>& parts) const {
   std::vector<int64_t> ids_R, pos_R;
   std::vector<target::Segment> segments;
   for (const PassPart& part : parts) {
-    slots_[part.slot]->append_row_ids(part, ids_R);
+    const Sequence& sequence = *slots_[part.slot].sequence;
+    sequence.append_row_ids(part, ids_R);
     for (int64_t r = 0; r < part.num_rows; ++r) pos_R.push_back(part.first_position + r);
     // Prompt rows are all kept, and so is an anchor alone.
     const bool undo = !part.prefill && part.num_rows > 1;
-    segments.push_back({slots_[part.slot]->state(), part.first_row, part.num_rows, undo});
+    segments.push_back({sequence.state(), part.first_row, part.num_rows, undo});
   }
   const int64_t count = static_cast<int64_t>(ids_R.size());
   const target::Rows rows = {at::from_blob(ids_R.data(), {count}, at::kLong),
@@ -187,14 +196,14 @@ target::Hidden Engine::forward(const std::vector<PassPart>& parts) const {
 }
 
 Choices Engine::choices(const std::vector<PassPart>& parts, const target::Hidden& hidden) const {
-  std::vector<int64_t> greedy, sampled;
+  std::vector<int64_t> argmax, logits;
   for (const PassPart& part : parts) {
     if (!part.chooses) continue;
-    std::vector<int64_t>& rows = slots_[part.slot]->greedy() ? greedy : sampled;
+    std::vector<int64_t>& rows = slots_[part.slot].sequence->needs_logits() ? logits : argmax;
     const int64_t end = part.first_row + part.num_rows;
     for (int64_t r = part.prefill ? end - 1 : part.first_row; r < end; ++r) rows.push_back(r);
   }
-  return Choices(target_, hidden.last_RD, std::move(greedy), std::move(sampled));
+  return Choices(target_, hidden.last_RD, std::move(argmax), std::move(logits));
 }
 
 void Engine::hand_out_taps(const std::vector<PassPart>& parts, const at::Tensor& taps_RF) {
@@ -203,11 +212,11 @@ void Engine::hand_out_taps(const std::vector<PassPart>& parts, const at::Tensor&
   std::vector<at::Tensor> pieces;
   for (const PassPart& part : parts) {
     const at::Tensor kept_RF = taps_RF.narrow(0, part.first_row, part.keep);
-    const Sequence& sequence = *slots_[part.slot];
+    const Sequence& sequence = *slots_[part.slot].sequence;
     if (options_.on_taps && !options_.capture_taps.empty()) {
       options_.on_taps(sequence.request_index(), part.first_position, taps_.for_capture(kept_RF));
     }
-    if (sequence.finished()) continue;  // its context is not needed any more
+    if (sequence.finished() && !options_.reuse_prefixes) continue;  // nobody needs its context
     committed.push_back({part.slot, part.first_position, part.keep});
     pieces.push_back(taps_.for_proposer(kept_RF));
   }
@@ -225,9 +234,9 @@ void Engine::book(const std::vector<PassPart>& parts, double draft_seconds, doub
     if (part.prefill) prefill += part.num_rows;
   }
   const double share = static_cast<double>(prefill) / static_cast<double>(rows);
-  run_.prefill_seconds += seconds * share;
-  run_.decode_seconds += draft_seconds + seconds * (1.0 - share);
-  run_.decode_tokens += decoded;
+  times_.prefill_seconds += seconds * share;
+  times_.decode_seconds += draft_seconds + seconds * (1.0 - share);
+  times_.decode_tokens += decoded;
 }
 
 void Engine::pass() {
@@ -239,7 +248,7 @@ void Engine::pass() {
   const Choices chosen = choices(parts, hidden);
   int64_t decoded = 0;
   for (PassPart& part : parts) {
-    const Commit commit = slots_[part.slot]->take(part, chosen);
+    const Commit commit = slots_[part.slot].sequence->take(part, chosen);
     if (!part.prefill) decoded += part.keep;
     if (options_.on_commit && !commit.tokens.empty()) options_.on_commit(commit);
   }
@@ -247,25 +256,31 @@ void Engine::pass() {
   book(parts, draft_seconds, timer.seconds() - draft_seconds, decoded);
 }
 
-}  // namespace
-
 const char* finish_name(Finish finish) {
   constexpr const char* kNames[] = {"stop", "length", "context"};
   return kNames[static_cast<int>(finish)];
 }
 
 void Proposer::observe(std::span<const Committed>, const at::Tensor&) {}
-void Proposer::reset(int64_t) {}
+void Proposer::reset(int64_t, int64_t) {}
 
 Run generate(const target::Target& target, Proposer* proposer, const std::vector<Request>& requests,
              const EngineOptions& options) {
-  if (options.max_batch < 1 || options.prefill_rows < 1) {
-    fail("generate: expected batch and prefill rows >= 1, got {} and {}", options.max_batch,
-         options.prefill_rows);
+  Run run;
+  run.results.resize(requests.size());
+  run.finished.resize(requests.size(), false);
+  EngineOptions used = options;
+  used.max_batch = std::min<int64_t>(options.max_batch, std::max<size_t>(1, requests.size()));
+  used.on_finish = [&](size_t request, const Result& result) {
+    run.finished[request] = true;
+    if (options.on_finish) options.on_finish(request, result);
+  };
+  Engine engine(target, proposer, std::move(used));
+  for (size_t i = 0; i < requests.size(); ++i) engine.submit(requests[i], run.results[i]);
+  while (!(options.should_stop && options.should_stop()) && engine.step()) {
   }
-  for (size_t i = 0; i < requests.size(); ++i) check_request(i, requests[i], target.config());
-  const c10::NoGradGuard no_grad;
-  return Engine(target, proposer, requests, options).run();
+  static_cast<PassTimes&>(run) = engine.times();
+  return run;
 }
 
 }  // namespace dflash::decode

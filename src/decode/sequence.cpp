@@ -5,11 +5,11 @@
 namespace dflash::decode {
 
 Sequence::Sequence(size_t request_index, const Request& request, const target::Target& target,
-                   Result& result)
+                   std::unique_ptr<target::State> state, Result& result)
     : request_index_(request_index),
       request_(request),
       result_(result),
-      state_(target.new_state()),
+      state_(std::move(state)),
       num_prompt_(static_cast<int64_t>(request.prompt.size())),
       max_positions_(target.config().max_positions),
       vocab_size_(target.config().vocab_size),
@@ -71,13 +71,24 @@ void Sequence::push(int64_t token) {
   }
 }
 
+/// The target's token for `position`, into the commit and the result.
+int64_t Sequence::commit_token(int64_t row, int64_t position, const Choices& choices,
+                               Commit& commit) {
+  const int64_t token = choices.at(row, request_.sampling, position);
+  commit.tokens.push_back(token);
+  if (request_.num_top_log_probs) {
+    commit.log_probs.push_back(choices.log_probs_at(row, token, *request_.num_top_log_probs));
+    result_.log_probs.push_back(commit.log_probs.back());
+  }
+  push(token);
+  return token;
+}
+
 void Sequence::verify(const PassPart& part, const Choices& choices, Commit& commit) {
   commit.proposed = static_cast<int64_t>(drafts_.size());
   for (int64_t k = 0;; ++k) {
     const int64_t token =
-        choices.at(part.first_row + k, request_.sampling, part.first_position + k + 1);
-    commit.tokens.push_back(token);
-    push(token);
+        commit_token(part.first_row + k, part.first_position + k + 1, choices, commit);
     const bool matches = k < commit.proposed && drafts_[k] == token;
     commit.accepted += matches ? 1 : 0;
     if (!matches || finished_) break;
@@ -92,9 +103,7 @@ Commit Sequence::take(PassPart& part, const Choices& choices) {
   if (part.prefill) {
     part.keep = part.num_rows;
     if (part.chooses) {
-      commit.tokens.push_back(
-          choices.at(part.first_row + part.num_rows - 1, request_.sampling, num_prompt_));
-      push(commit.tokens.back());
+      commit_token(part.first_row + part.num_rows - 1, num_prompt_, choices, commit);
     }
   } else {
     verify(part, choices, commit);

@@ -24,11 +24,15 @@ struct PassPart {
 
 class Sequence {
  public:
+  /// `state` holds the first rows of the prompt already, at most all but the last.
   Sequence(size_t request_index, const Request& request, const target::Target& target,
-           Result& result);
+           std::unique_ptr<target::State> state, Result& result);
 
   bool in_prefill() const { return state_->length() < num_prompt_; }
-  bool greedy() const { return request_.sampling.temperature == 0.0; }
+  /// Not only the likeliest id of each row.
+  bool needs_logits() const {
+    return request_.sampling.temperature != 0.0 || request_.num_top_log_probs;
+  }
   /// Draft tokens that the next pass can use: the bonus token takes one of the budget, and no row
   /// may stand past the context's end.
   int64_t room() const;
@@ -46,9 +50,13 @@ class Sequence {
   bool finished() const { return finished_; }
   size_t request_index() const { return request_index_; }
   std::span<const int64_t> ids() const { return ids_; }
+  const Result& result() const { return result_; }
   target::State* state() const { return state_.get(); }
+  /// Its committed rows; the sequence is over.
+  std::unique_ptr<target::State> take_state() { return std::move(state_); }
 
  private:
+  int64_t commit_token(int64_t row, int64_t position, const Choices& choices, Commit& commit);
   void push(int64_t token);
   void verify(const PassPart& part, const Choices& choices, Commit& commit);
 

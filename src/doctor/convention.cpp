@@ -27,7 +27,7 @@ class ConventionProposer final : public decode::Proposer {
   void observe(std::span<const Committed> committed, const at::Tensor& taps_RF) override {
     inner_->observe(committed, features_of(convention_, target_, layers_, taps_RF));
   }
-  void reset(int64_t slot) override { inner_->reset(slot); }
+  void reset(int64_t slot, int64_t rows) override { inner_->reset(slot, rows); }
   std::vector<int64_t> taps() const override { return layers_; }
   int64_t max_proposals() const override { return inner_->max_proposals(); }
   std::string name() const override { return inner_->name(); }

@@ -69,6 +69,11 @@ std::unique_ptr<SequenceContext> Drafter::new_context() const {
   return context;
 }
 
+void SequenceContext::rewind(int64_t rows) {
+  DF_ASSERT(rows >= 0 && rows <= length_, "rows={} length={}", rows, length_);
+  length_ = rows;
+}
+
 void Drafter::append(std::span<SequenceContext* const> contexts, std::span<const int64_t> num_rows,
                      const at::Tensor& taps_RF, const at::Tensor& pos_R) const {
   const at::NoGradGuard no_grad;

@@ -27,10 +27,12 @@ struct PackedContext {
   std::vector<at::Tensor> k_TGE, v_TGE;  // one a layer, f32
 };
 
-/// Context of one decoding sequence: committed rows only, append-only. Block rows never stay here.
+/// Context of one decoding sequence: committed rows only. Block rows never stay here.
 class SequenceContext {
  public:
   int64_t length() const { return length_; }
+  /// Forgets the rows from `rows` on, for a sequence that begins like this one. rows <= length().
+  void rewind(int64_t rows);
 
  private:
   friend class Drafter;

@@ -64,6 +64,17 @@ void TransformerState::commit(int64_t rows) {
   pending_ = 0;
 }
 
+int64_t TransformerState::rewindable(int64_t rows) const {
+  if (rows >= length_) return length_;
+  return delta_layers_.empty() ? rows : 0;
+}
+
+void TransformerState::rewind(int64_t rows) {
+  DF_ASSERT(pending_ == 0 && rewindable(rows) == rows, "rows={} length={} pending={}", rows,
+            length_, pending_);
+  length_ = rows;
+}
+
 namespace {
 
 void check_positions(const at::Tensor& pos_R, int64_t max_positions) {

@@ -49,6 +49,8 @@ class TransformerState final : public State {
   TransformerState(const void* owner, const TransformerConfig& config, nn::Compute storage);
 
   void commit(int64_t rows) override;
+  int64_t rewindable(int64_t rows) const override;
+  void rewind(int64_t rows) override;
   void expect(int64_t rows) { pending_ = rows; }
   int64_t pending() const { return pending_; }
   const void* owner() const { return owner_; }

@@ -36,6 +36,12 @@ class State {
   int64_t length() const { return length_; }
   virtual void commit(int64_t rows) = 0;
 
+  /// The longest prefix of at most `rows` committed rows that rewind can return to; recurrent
+  /// layers remember their last row only, so there it is all rows or none.
+  virtual int64_t rewindable(int64_t rows) const = 0;
+  /// Forgets the committed rows from `rows` on; rewindable(rows) == rows, nothing pending.
+  virtual void rewind(int64_t rows) = 0;
+
  protected:
   int64_t length_ = 0;
   int64_t pending_ = 0;

@@ -370,7 +370,8 @@ TEST(Program, TheDoctorAsksWhatItIsTold) {
 TEST(Program, LookupTextEqualsPlainText) {
   if (!has_default_target()) GTEST_SKIP() << "the default target is not installed (make setup)";
   const std::string prompt =
-      "generate 'Write a Python function that adds two numbers.' --json --max-new 40" +
+      "generate 'Write a Python function that adds two numbers.' --json --max-new 40 --log-probs "
+      "2" +
       default_target();
   for (const char* extra : {"", " --temperature 0.8 --seed 5", " --dtype f32"}) {
     const auto plain = run(prompt + extra), lookup = run(prompt + extra + " --proposer lookup");
@@ -378,6 +379,8 @@ TEST(Program, LookupTextEqualsPlainText) {
     ASSERT_EQ(lookup.code, 0) << lookup.err;
     const Json a = Json::parse(plain.out), b = Json::parse(lookup.out);
     EXPECT_EQ(a["ids"], b["ids"]) << extra;
+    EXPECT_EQ(a["log_probs"], b["log_probs"]) << extra;  // R-SAM-8, on real weights
+    EXPECT_EQ(a["log_probs"].size(), a["ids"].size());
     EXPECT_EQ(a["acceptance"]["tau"], 1.0);
   }
 }

@@ -16,6 +16,11 @@ class FakeState final : public target::State {
     pending_ = 0;
     ids.resize(length_);
   }
+  int64_t rewindable(int64_t rows) const override { return std::min(rows, length_); }
+  void rewind(int64_t rows) override {
+    ids.resize(rows);
+    length_ = rows;
+  }
   void begin(int64_t rows) {
     DF_ASSERT(pending_ == 0, "{} rows were never committed", pending_);
     pending_ = rows;

@@ -48,7 +48,10 @@ class TestProposer final : public decode::Proposer {
     }
     EXPECT_EQ(row, rows.size(0));
   }
-  void reset(int64_t slot) override { contexts[slot].clear(); }
+  void reset(int64_t slot, int64_t rows) override {
+    EXPECT_LE(rows, static_cast<int64_t>(contexts[slot].size()));
+    contexts[slot].resize(rows);
+  }
   std::vector<int64_t> taps() const override {
     return watches_taps ? std::vector<int64_t>{1, 5} : std::vector<int64_t>{};
   }
