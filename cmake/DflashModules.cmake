@@ -12,6 +12,7 @@ find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 
 # dflash_module(name TORCH|PLAIN dependencies...)
 function(dflash_module name kind)
@@ -75,9 +76,21 @@ dflash_module(train TORCH base io block data nn target draft)
 dflash_module(decode TORCH base block nn target draft)
 dflash_module(jobs TORCH base io block text data nn target draft train decode)
 dflash_module(eval TORCH base io block text data nn target draft decode)
+dflash_module(serve TORCH base io block text data nn target draft decode PkgConfig::HTTPLIB)
 dflash_module(doctor TORCH base io block text data nn target draft train decode jobs eval)
-dflash_module(cli TORCH base io block text data nn target draft train decode jobs eval doctor
+dflash_module(cli TORCH base io block text data nn target draft train decode jobs eval serve doctor
   runs CLI11::CLI11)
+
+# The pages of web/ become texts of the program.
+set(page "${CMAKE_BINARY_DIR}/embedded/chat_page.cpp")
+add_custom_command(OUTPUT "${page}"
+  COMMAND ${CMAKE_COMMAND} -DFROM=${CMAKE_SOURCE_DIR}/web/chat.html -DTO=${page}
+    -DHEADER=serve/page.h -DFUNCTION=dflash::serve::chat_page
+    -P "${CMAKE_SOURCE_DIR}/cmake/EmbedText.cmake"
+  DEPENDS "${CMAKE_SOURCE_DIR}/web/chat.html" "${CMAKE_SOURCE_DIR}/cmake/EmbedText.cmake")
+target_sources(df_serve PRIVATE "${page}")
+# One file, which includes no Torch, sees cpp-httplib.
+set_source_files_properties("${page}" src/serve/http.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
 set_source_files_properties(src/cli/version.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
   COMPILE_DEFINITIONS "DFLASH_VERSION=\"${PROJECT_VERSION}\"")

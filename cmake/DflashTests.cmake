@@ -9,7 +9,7 @@ target_include_directories(test_paths PRIVATE "${CMAKE_SOURCE_DIR}/tests")
 target_compile_definitions(test_paths PRIVATE
   DFLASH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" DFLASH_PROGRAM="${CMAKE_BINARY_DIR}/dflash-cpp")
 
-set(TEST_MODULES base io block runs text nn data target draft train decode jobs eval doctor cli)
+set(TEST_MODULES base io block runs text nn data target draft train decode jobs eval serve doctor cli)
 foreach(module ${TEST_MODULES})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${module}/*.cpp")
   if(NOT sources OR NOT TARGET df_${module})
@@ -27,9 +27,11 @@ foreach(module ${TEST_MODULES})
   set_tests_properties(${module} PROPERTIES TIMEOUT 1200 ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endforeach()
 
-if(TARGET test_eval)  # the hand-made target is decode's
-  target_sources(test_eval PRIVATE "${CMAKE_SOURCE_DIR}/tests/decode/fake_target.cpp")
-endif()
+foreach(module eval serve)  # the hand-made target is decode's
+  if(TARGET test_${module})
+    target_sources(test_${module} PRIVATE "${CMAKE_SOURCE_DIR}/tests/decode/fake_target.cpp")
+  endif()
+endforeach()
 if(TARGET test_cli)
   add_dependencies(test_cli dflash-cpp)  # it runs the program
 endif()

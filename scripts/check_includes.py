@@ -19,8 +19,9 @@ ALLOWED = {
     "decode": "base block nn target draft",
     "jobs": "base io block text data nn target draft train decode",
     "eval": "base io block text data nn target draft decode",
+    "serve": "base io block text data nn target draft decode",
     "doctor": "base io block text data nn target draft train decode jobs eval",
-    "cli": "base io block text data nn target draft train decode jobs eval doctor runs",
+    "cli": "base io block text data nn target draft train decode jobs eval serve doctor runs",
 }
 NO_TORCH = {"base", "io", "block", "runs", "text", "data"}
 INCLUDE = re.compile(r'#\s*include\s+[<"]([^>"]+)[>"]')

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 TORCH_VERSION=2.13.0
 PACKAGES="g++ cmake ninja-build ccache mold pkg-config git clang-format python3-venv
   nlohmann-json3-dev libcli11-dev libfmt-dev libspdlog-dev libpcre2-dev libutf8proc-dev
-  libjemalloc-dev libgtest-dev libgmock-dev"
+  libjemalloc-dev libcpp-httplib-dev libgtest-dev libgmock-dev"
 
 install_packages() {
   command -v dpkg-query > /dev/null || return 0  # not Debian: the build says what is missing

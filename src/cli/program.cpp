@@ -32,6 +32,7 @@ constexpr std::array kVerbs = {
     Verb{"eval", "tau, acceptance per slot and speed of drafters, beside plain decoding", run_eval},
     Verb{"generate", "lossless speculative decoding of one prompt", run_generate},
     Verb{"chat", "the same as a conversation; shows what was drafted and accepted", run_chat},
+    Verb{"serve", "OpenAI-compatible HTTP, many requests at once, and a chat page", run_serve},
     Verb{"export", "a drafter in the form of z-lab, speculators, DeepSpec or llama.cpp",
          run_export},
     Verb{"import", "a drafter of any form -> the form this program writes, tied to a target",

@@ -21,6 +21,7 @@ int run_train(int argc, char** argv);
 int run_eval(int argc, char** argv);
 int run_generate(int argc, char** argv);
 int run_chat(int argc, char** argv);
+int run_serve(int argc, char** argv);
 int run_export(int argc, char** argv);
 int run_import(int argc, char** argv);
 int run_runs(int argc, char** argv);

@@ -375,6 +375,12 @@ ParsedRow parse_row(const OrderedJson& record) {
   return with_id(record);
 }
 
+std::variant<text::Message, Rejected> parse_message(const OrderedJson& turn) {
+  text::Message message;
+  if (auto rejected = read_turn(turn, message)) return *rejected;
+  return message;
+}
+
 Row parse_prompt(const OrderedJson& record) {
   ParsedRow parsed = with_id(record);
   const auto* rejected = std::get_if<Rejected>(&parsed);

@@ -38,6 +38,9 @@ using ParsedRow = std::variant<Row, Rejected>;
 /// prompt (PREP-16).
 ParsedRow parse_row(const OrderedJson& record);
 
+/// One message of a conversation, for who has its own rules of what may follow what.
+std::variant<text::Message, Rejected> parse_message(const OrderedJson& turn);
+
 /// The same as a question: a conversation that ends with the user's or a tool's message. An answer
 /// at its end is left out, the target writes its own. Error: why it is none, with a hint but
 /// without file and line.

@@ -50,7 +50,7 @@ TEST(Program, HelpAndUnknownVerbs) {
   const auto help = run("--help");
   EXPECT_EQ(help.code, 0);
   for (const char* verb : {"quickstart", "regenerate", "prepare", "capture", "train", "eval",
-                           "generate", "chat", "export", "import", "inspect", "runs"}) {
+                           "generate", "chat", "serve", "export", "import", "inspect", "runs"}) {
     EXPECT_NE(help.out.find(verb), std::string::npos) << verb;
     EXPECT_EQ(run(std::string(verb) + " --help").code, 0) << verb;
   }
