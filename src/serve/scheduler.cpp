@@ -10,12 +10,28 @@ namespace {
 
 constexpr std::chrono::milliseconds kIdle(100);
 
+const char* ending_name(Ending ending) {
+  switch (ending) {
+    case Ending::kStop:
+      return "stop";
+    case Ending::kLength:
+      return "length";
+    case Ending::kCancelled:
+      return "cancelled";
+    case Ending::kFailed:
+      return "failed";
+    case Ending::kNone:
+      break;
+  }
+  return "none";
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const target::Target& target, decode::Proposer* proposer,
                      const text::Tokenizer& tokenizer, SchedulerOptions options)
     : target_(target), proposer_(proposer), tokenizer_(tokenizer), options_(options) {
-  make_engine(options_.num_slots);
+  make_engine(options_.num_slots, proposer_);
 }
 
 std::shared_ptr<Generation> Scheduler::submit(Query query) {
@@ -48,6 +64,15 @@ void Scheduler::close() {
   wake_.notify_all();
 }
 
+void Scheduler::abandon() {
+  close();
+  take_inbox();
+  for (const Shared& generation : std::exchange(later_, {})) {
+    settle(*generation, Ending::kFailed, "the server ended");
+  }
+  while (!living_.empty()) leave(living_.begin()->first, Ending::kFailed, "the server ended");
+}
+
 SchedulerStatus Scheduler::status() const {
   std::lock_guard lock(mutex_);
   SchedulerStatus status = status_;
@@ -69,7 +94,7 @@ void Scheduler::run(const std::function<bool()>& should_close) {
   }
 }
 
-void Scheduler::make_engine(int64_t num_slots) {
+void Scheduler::make_engine(int64_t num_slots, decode::Proposer* proposer) {
   decode::EngineOptions options = {
       .max_batch = num_slots, .prefill_rows = options_.prefill_rows, .reuse_prefixes = true};
   options.on_commit = [this](const decode::Commit& commit) {
@@ -78,7 +103,7 @@ void Scheduler::make_engine(int64_t num_slots) {
   options.on_finish = [this](size_t number, const decode::Result& result) {
     leave(number, result.finish == decode::Finish::kStop ? Ending::kStop : Ending::kLength);
   };
-  engine_ = std::make_unique<decode::Engine>(target_, proposer_, std::move(options));
+  engine_ = std::make_unique<decode::Engine>(target_, proposer, std::move(options));
 }
 
 void Scheduler::take_inbox() {
@@ -89,7 +114,7 @@ void Scheduler::take_inbox() {
     cancelled.swap(cancelled_);
   }
   for (const Shared& generation : submitted) {
-    if (one_by_one_) {
+    if (recovering_) {
       later_.push_back(generation);
     } else {
       enter(generation);
@@ -137,27 +162,27 @@ bool Scheduler::pass() {
     recover(error.what());
     return true;
   }
-  if (!one_by_one_) return false;
-  one_by_one_ = false;
-  make_engine(options_.num_slots);
+  if (!recovering_) return false;
+  recovering_ = false;
+  make_engine(options_.num_slots, proposer_);
   for (const Shared& generation : std::exchange(later_, {})) enter(generation);
   return true;
 }
 
 /// A failed pass leaves an engine in pieces. All that were in it go on in a new one from where they
-/// are, one at a time (the text does not depend on the batch); whose pass then fails is to blame
-/// and ends alone (SV-08).
+/// are, one at a time and without drafts (the text depends on neither); whose pass then fails is to
+/// blame and ends alone (SV-08).
 void Scheduler::recover(const std::string& error) {
-  log_warning("serve: a pass failed: {}", error);
+  log_warning("serve: a pass failed, its requests go on one by one without drafts: {}", error);
   stopped_.clear();
   std::map<size_t, Shared> left = std::exchange(living_, {});
-  if (one_by_one_ && !left.empty()) {
+  if (recovering_ && !left.empty()) {
     const Shared culprit = left.begin()->second;
     left.erase(left.begin());
     settle(*culprit, Ending::kFailed, error);
   }
-  one_by_one_ = true;
-  make_engine(1);
+  recovering_ = true;
+  make_engine(1, nullptr);
   for (const auto& [number, generation] : left) enter(generation);
 }
 
@@ -178,6 +203,9 @@ void Scheduler::settle(Generation& generation, Ending ending, const std::string&
     status_.tokens += generation.num_tokens();
     status_.counts.merge(generation.counts());
   }
+  log_info("request: prompt {} tokens ({} known), answer {}, tau {:.2f}, {}",
+           generation.query().request.prompt.size(), generation.reused_tokens(),
+           generation.num_tokens(), generation.counts().tau(), ending_name(ending));
   generation.end(ending, error);
 }
 

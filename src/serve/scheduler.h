@@ -41,6 +41,8 @@ class Scheduler {
   void cancel(const std::shared_ptr<Generation>& generation);
   /// Refuses from now on.
   void close();
+  /// When `run` is over or never was: whoever still waits is told that nothing more will come.
+  void abandon();
 
   /// The engine's thread: passes until it is closed and everybody has an answer. `should_close` is
   /// polled between passes, and every tenth of a second where there are none.
@@ -51,7 +53,7 @@ class Scheduler {
  private:
   using Shared = std::shared_ptr<Generation>;
 
-  void make_engine(int64_t num_slots);
+  void make_engine(int64_t num_slots, decode::Proposer* proposer);
   bool pass();
   void take_inbox();
   void enter(const Shared& generation);
@@ -68,7 +70,7 @@ class Scheduler {
   std::unique_ptr<decode::Engine> engine_;
   std::map<size_t, Shared> living_;  // by the engine's number, in the order of submission
   std::vector<size_t> stopped_;      // a stop text was complete in this pass
-  bool one_by_one_ = false;          // after a failure, to find whose it is
+  bool recovering_ = false;          // after a failure: one at a time, without drafts
   std::vector<Shared> later_;        // came during that
 
   mutable std::mutex mutex_;

@@ -192,7 +192,7 @@ Server::Server(Served served, const target::Target& target, decode::Proposer* pr
 }
 
 Server::~Server() {
-  scheduler_.close();
+  scheduler_.abandon();
 }
 
 std::string Server::url() const {

@@ -26,6 +26,7 @@ class Server {
   /// nullptr: plain decoding. Error: the address cannot be had.
   Server(Served served, const target::Target& target, decode::Proposer* proposer,
          ServerOptions options);
+  /// Not while `run` runs.
   ~Server();
 
   std::string url() const;

@@ -7,6 +7,7 @@
 
 #include <ranges>
 
+#include "base/log.h"
 #include "base/rng.h"
 #include "decode/proposers.h"
 #include "decode/test_proposers.h"
@@ -61,6 +62,8 @@ std::string plain_text(const target::Target& target, const Query& query) {
 
 class SchedulerTest : public ::testing::Test {
  protected:
+  SchedulerTest() { set_log_level(3); }  // failures are meant
+
   /// Runs until all have their answers.
   static void drain(Scheduler& scheduler) {
     scheduler.run([] { return true; });
@@ -225,7 +228,7 @@ TEST_F(SchedulerTest, StopTextsCutPassesAsEndTokensDo) {
 
 TEST_F(SchedulerTest, CountsEqualTheEngines) {
   const Query query = query_of(random_ids(9, 5), 200);
-  Scheduler scheduler(target_, lookup_.get(), tokenizer_, {});
+  Scheduler scheduler(target_, lookup_.get(), tokenizer_, {.prefill_rows = 4});
   const auto generation = scheduler.submit(query);
   drain(scheduler);
   const auto lookup = decode::make_lookup_proposer();
@@ -344,15 +347,12 @@ TEST_F(SchedulerTest, AFailureEndsOnlyItsOwnRequest) {
   EXPECT_EQ(scheduler.status().finished, 5);
 }
 
-TEST_F(SchedulerTest, AProposerThatFailsOnceCostsNobodyTheAnswer) {
-  bool failed = false;
-  fake::TestProposer proposer("fails once", 3,
-                              [&](const decode::Proposer::Sequence& sequence, int64_t) {
-                                if (sequence.ids.size() > 20 && !std::exchange(failed, true)) {
-                                  throw std::runtime_error("no");
-                                }
-                                return std::vector<int64_t>(sequence.room, 7);
-                              });
+TEST_F(SchedulerTest, AProposerThatFailsCostsNobodyTheAnswer) {  // SV-08
+  int failures = 0;
+  fake::TestProposer proposer("fails", 3, [&](const decode::Proposer::Sequence& sequence, int64_t) {
+    if (sequence.ids.size() > 20 && ++failures > 0) throw std::runtime_error("no");
+    return std::vector<int64_t>(sequence.room, 7);
+  });
   Scheduler scheduler(target_, &proposer, tokenizer_, {.num_slots = 2});
   const std::vector<Query> queries = {
       query_of(random_ids(5, 41), 30),
@@ -360,10 +360,17 @@ TEST_F(SchedulerTest, AProposerThatFailsOnceCostsNobodyTheAnswer) {
   std::vector<std::shared_ptr<Generation>> answers;
   for (const Query& query : queries) answers.push_back(scheduler.submit(query));
   drain(scheduler);
-  EXPECT_TRUE(failed);
+  EXPECT_EQ(failures, 1);
   for (size_t i = 0; i < queries.size(); ++i) {
     EXPECT_EQ(answer_of(*answers[i]), plain_text(target_, queries[i])) << i;
   }
+}
+
+TEST_F(SchedulerTest, NobodyWaitsForEverWhenItEnds) {
+  Scheduler scheduler(target_, nullptr, tokenizer_, {});
+  const auto waiting = scheduler.submit(query_of(random_ids(4, 1), 9));
+  scheduler.abandon();
+  EXPECT_EQ(all_of(*waiting).ending, Ending::kFailed);
 }
 
 TEST_F(SchedulerTest, LogProbsFollowTheTokens) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "decode/fake_target.h"
 #include "serve/server.h"
 
@@ -130,7 +131,9 @@ class Service {
           ServerOptions options = {},
           std::shared_ptr<const text::Tokenizer> tokenizer = std::make_shared<LetterTokenizer>())
       : server_(letters_served(tokenizer, target.config()), target, proposer, options),
-        engine_([this] { server_.run([this] { return closing_.load(); }); }) {}
+        engine_([this] { server_.run([this] { return closing_.load(); }); }) {
+    set_log_level(2);
+  }
   ~Service() { close(); }
 
   void close() {
