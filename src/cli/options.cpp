@@ -79,7 +79,8 @@ std::vector<std::string> VerbParser::changed_options(const std::string& earlier)
   std::set<std::string> now;
   std::istringstream lines(resolved());
   for (std::string line; std::getline(lines, line);) now.insert(line);
-  constexpr std::array kIgnored = {"json=", "quiet=", "threads=", "resume="};
+  constexpr std::array kIgnored = {
+      "json=", "quiet=", "threads=", "resume=", "nproc=", "rank-timeout="};
   std::vector<std::string> changed;
   std::istringstream before(earlier);
   for (std::string line; std::getline(before, line);) {

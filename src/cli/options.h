@@ -31,7 +31,8 @@ class VerbParser {
   /// given as --config.
   void save_options(const std::filesystem::path& result) const;
   /// Lines of `earlier`, an earlier resolved(), that say something else now; what only concerns
-  /// output and machine (--json, --quiet, --threads, --resume) is not compared.
+  /// output and machine (--json, --quiet, --threads, --nproc, --rank-timeout, --resume) is not
+  /// compared.
   std::vector<std::string> changed_options(const std::string& earlier) const;
 
  private:

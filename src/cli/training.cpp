@@ -150,9 +150,10 @@ void ValidationOptions::add(CLI::App& app) {
       ->check(integer_from(2, kMaxNewTokens));
 }
 
-std::function<Json(const draft::Drafter&)> ValidationOptions::callback(
-    const jobs::Model& model) const {
+std::function<Json(const draft::Drafter&)> ValidationOptions::callback(const jobs::Model& model,
+                                                                       const Comm& comm) const {
   if (prompts.empty()) return {};
+  if (!comm.leads()) return [](const draft::Drafter&) { return Json(); };
   auto requests = validation_requests(model, *this);
   return [&model, requests = std::move(requests)](const draft::Drafter& drafter) {
     const auto unowned = std::shared_ptr<const draft::Drafter>(&drafter, [](const auto*) {});

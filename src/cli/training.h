@@ -28,8 +28,10 @@ struct ValidationOptions {
   int64_t max_new_tokens = 64;
 
   void add(CLI::App& app);
-  /// Empty without prompts. `model` must outlive the callback.
-  std::function<Json(const draft::Drafter&)> callback(const jobs::Model& model) const;
+  /// Empty without prompts. `model` must outlive the callback. Only rank 0 of `comm` reads the
+  /// prompts and is ever asked.
+  std::function<Json(const draft::Drafter&)> callback(const jobs::Model& model,
+                                                      const Comm& comm = solo_comm()) const;
 };
 
 }  // namespace dflash::cli

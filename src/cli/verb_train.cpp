@@ -7,6 +7,7 @@
 #include "cli/checks.h"
 #include "cli/drafters.h"
 #include "cli/options.h"
+#include "cli/ranks.h"
 #include "cli/training.h"
 #include "cli/verbs.h"
 #include "data/features.h"
@@ -88,6 +89,7 @@ int run_train(int argc, char** argv) {
   TargetOptions target;
   TrainingFlags flags;
   ValidationOptions validation;
+  RankOptions ranks;
   std::string init = "fresh";
   bool json = false;
   jobs::TrainingOptions options;
@@ -108,6 +110,7 @@ int run_train(int argc, char** argv) {
   add_drafter_options(app, options.drafter);
   add_train_options(app, options.train, flags);
   validation.add(app);
+  ranks.add(app);
   app.add_flag("--json", json, "the result as JSON on stdout");
   if (auto code = parser.parse(argc, argv)) return *code;
 
@@ -117,16 +120,20 @@ int run_train(int argc, char** argv) {
   }
   check_together(app, flags, init);
   train::check_options(options.train);
-  options.resume = goes_on(options.out, parser, options.resume);
   options.drafter.from_target_layers = init == "target-layers";
   options.config = {{"command_line", parser.resolved()}};
-  const auto model = target.load();
-  const auto result = jobs::train_drafter(model, options, validation.callback(model));
-  if (result.finished && result.last.step == 0) {
-    log_info("{} was complete; another --out trains anew", options.out.string());
-  }
-  finish_job(parser, options.out, result, json);
-  return 0;
+  return ranks.run(parser, argc, argv, [&](Comm& comm) {
+    options.comm = &comm;
+    options.resume = comm.lead(comm.leads() && goes_on(options.out, parser, options.resume));
+    const auto model = target.load();
+    const auto result = jobs::train_drafter(model, options, validation.callback(model, comm));
+    if (!comm.leads()) return 0;
+    if (result.finished && result.last.step == 0) {
+      log_info("{} was complete; another --out trains anew", options.out.string());
+    }
+    finish_job(parser, options.out, result, json);
+    return 0;
+  });
 }
 
 }  // namespace dflash::cli

@@ -1,5 +1,7 @@
 #include "jobs/training.h"
 
+#include <signal.h>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/output.h"
@@ -8,6 +10,7 @@
 #include "decode/proposers.h"
 #include "draft/formats.h"
 #include "draft/zlab.h"
+#include "train/ranks.h"
 
 namespace dflash::jobs {
 namespace {
@@ -59,8 +62,9 @@ std::shared_ptr<draft::Drafter> adopt(const Model& model, const std::filesystem:
 /// On resume the drafter is the checkpoint's, whatever the options of a fresh one say now.
 std::shared_ptr<draft::Drafter> make_drafter(const Model& model, const Inputs& inputs,
                                              const TrainingOptions& options) {
-  const auto latest = options.resume ? train::latest_checkpoint(options.out / "checkpoints")
-                                     : std::optional<train::CheckpointEntry>();
+  const auto latest = options.resume
+                          ? train::common_checkpoint(*options.comm, options.out / "checkpoints")
+                          : std::nullopt;
   if (latest) return adopt(model, latest->path / "model");
   if (!options.init_from.empty()) {
     log_info("starting from {} (its own sizes, taps and rules)", options.init_from.string());
@@ -116,15 +120,17 @@ void log_header(const Model& model, const Inputs& inputs, const train::Trainer& 
   log_info("data    {} documents, {} tokens, {} supervised, features {}",
            inputs.dataset.num_documents(), inputs.dataset.num_tokens(),
            inputs.dataset.num_supervised(), inputs.features ? "from files" : "live");
-  log_info("loss    {}", train::describe_loss(trainer.options().loss));
+  log_info("loss    {}", trainer.loss_rule());
 }
 
 }  // namespace
 
 train::RunResult train_drafter(const Model& model, const TrainingOptions& options,
                                const std::function<Json(const draft::Drafter&)>& validate) {
-  claim_folder(options.out, "run.json");
-  const auto lock = lock_folder(options.out);
+  const bool leads = options.comm->leads();  // it writes for all
+  if (leads) claim_folder(options.out, "run.json");
+  const std::unique_ptr<OutputLock> lock(leads ? new OutputLock(lock_folder(options.out))
+                                               : nullptr);
   Inputs inputs = open_inputs(model, options);
   inputs.drafter->set_requires_grad(true);
   const bool other_teacher =
@@ -138,7 +144,8 @@ train::RunResult train_drafter(const Model& model, const TrainingOptions& option
        .final_norm = [&](const at::Tensor& last_RD) { return model.target->final_norm(last_RD); },
        .teacher_head =
            other_teacher ? std::optional(decode::draft_head(*model.target, inputs.drafter->spec()))
-                         : std::nullopt},
+                         : std::nullopt,
+       .comm = options.comm},
       options.train);
   log_header(model, inputs, trainer);
   std::unique_ptr<Progress> progress;
@@ -165,6 +172,7 @@ train::RunResult train_drafter(const Model& model, const TrainingOptions& option
                               .config = config,
                               .max_seconds = options.max_seconds};
   auto result = train::run_training(trainer, run, callbacks);
+  if (!result.finished && !stop_requested()) set_stop_signal(SIGTERM);  // another rank was asked
   if (progress) progress->finish(fmt::format("{:.0f} anchors/s", result.anchors_per_second));
   return result;
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/comm.h"
 #include "data/dataset.h"
 #include "jobs/model.h"
 #include "jobs/new_drafter.h"
@@ -24,9 +25,11 @@ struct TrainingOptions {
   NewDrafterOptions drafter;        // of a fresh drafter
   train::TrainOptions train;
   Json config = Json::object();  // resolved command line, for run.json
+  Comm* comm = &solo_comm();     // the ranks that train together, all with these options
 };
 
-/// Logs the header, shows progress, polls for signals. Errors: files that do not fit each other.
+/// Logs the header, shows progress, polls for signals; one that another rank got counts as this
+/// one's too. Errors: files that do not fit each other.
 train::RunResult train_drafter(const Model& model, const TrainingOptions& options,
                                const std::function<Json(const draft::Drafter&)>& validate);
 

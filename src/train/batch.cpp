@@ -112,9 +112,11 @@ std::vector<RowStream::Row> RowStream::next_step() {
     }
     const auto& pieces = plan_.rows[next_row_++];
     position_.documents += static_cast<int64_t>(pieces.size());
-    const int64_t found = anchors_of(pieces);
-    if (found > 0) rows.push_back({pieces, position_.epoch, found});
-    anchors += found;
+    Row row{.pieces = pieces, .epoch = position_.epoch, .anchors = anchors_of(pieces)};
+    for (const auto& piece : pieces) row.piece_anchors.push_back(anchors_D_[piece.document]);
+    row.noise_document = pieces.front().document;
+    anchors += row.anchors;
+    if (row.anchors > 0) rows.push_back(std::move(row));
   }
   return rows;
 }
@@ -157,19 +159,20 @@ double noise_scale(const NoiseOptions& noise, int64_t step, int64_t total_steps)
   return noise.scale * 0.5 * (1.0 + std::cos(M_PI * t));
 }
 
-at::Tensor noisy_taps(const FeatureRow& row, const NoiseOptions& noise, double scale, uint64_t seed,
-                      int64_t step) {
-  if (noise.kind == NoiseKind::kNone || scale == 0.0) return row.taps_TF;
+at::Tensor noisy_taps(const FeatureRow& row, const NoiseOptions& noise, const NoiseDraw& draw) {
+  if (noise.kind == NoiseKind::kNone || draw.scale == 0.0) return row.taps_TF;
   at::Tensor taps = row.taps_TF.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   float* values = taps.data_ptr<float>();
-  const auto first = static_cast<uint64_t>(row.document.front());
+  const auto document = static_cast<uint64_t>(draw.document);
+  const int64_t first = draw.first_token * taps.size(1);
   const bool gaussian = noise.kind == NoiseKind::kGaussian;
 #pragma omp parallel for schedule(static) if (taps.numel() > 4096)
   for (int64_t i = 0; i < taps.numel(); ++i) {
-    const std::initializer_list<uint64_t> keys = {kNoiseStream, seed, static_cast<uint64_t>(step),
-                                                  first, static_cast<uint64_t>(i)};
-    const double draw = gaussian ? normal01(keys) : 2.0 * uniform01(keys) - 1.0;
-    values[i] += static_cast<float>(scale * draw);
+    const std::initializer_list<uint64_t> keys = {kNoiseStream, draw.seed,
+                                                  static_cast<uint64_t>(draw.step), document,
+                                                  static_cast<uint64_t>(first + i)};
+    const double value = gaussian ? normal01(keys) : 2.0 * uniform01(keys) - 1.0;
+    values[i] += static_cast<float>(draw.scale * value);
   }
   return taps;
 }

@@ -27,7 +27,10 @@ class RowStream {
  public:
   struct Row {
     std::vector<data::PackedPlan::Piece> pieces;
+    std::vector<int64_t> piece_anchors = {};
     int64_t epoch = 0, anchors = 0;
+    /// Noise is drawn for the row that was packed, of which this may be a part (ranks.h).
+    int64_t noise_document = 0, noise_token = 0;
   };
 
   /// Error when the dataset has no legal anchor at all.
@@ -72,8 +75,15 @@ std::vector<Pass> make_passes(const FeatureRow& row, int64_t epoch, const block:
 /// Scale of the noise at a step: constant, or half a cosine down to 0 at the last.
 double noise_scale(const NoiseOptions& noise, int64_t step, int64_t total_steps);
 
-/// taps_TF with noise, keyed by (seed, step, first document of the row); the row keeps its own.
-at::Tensor noisy_taps(const FeatureRow& row, const NoiseOptions& noise, double scale, uint64_t seed,
-                      int64_t step);
+/// What the noise of a row depends on: (seed, step, document) and the place of a value after
+/// `first_token`.
+struct NoiseDraw {
+  double scale = 0;
+  uint64_t seed = 0;
+  int64_t step = 0, document = 0, first_token = 0;
+};
+
+/// taps_TF with noise; the row keeps its own.
+at::Tensor noisy_taps(const FeatureRow& row, const NoiseOptions& noise, const NoiseDraw& draw);
 
 }  // namespace dflash::train

@@ -57,6 +57,25 @@ void SlotMetrics::merge(const SlotMetrics& other) {
   }
 }
 
+std::vector<int64_t> SlotMetrics::counts() const {
+  std::vector<int64_t> out = {blocks_, run_};
+  for (const auto* list : {&seen_, &right_, &reached_, &kept_}) {
+    out.insert(out.end(), list->begin(), list->end());
+  }
+  return out;
+}
+
+void SlotMetrics::set_counts(std::span<const int64_t> counts) {
+  DF_ASSERT(static_cast<int64_t>(counts.size()) == 2 + 4 * slots_, "{} counts", counts.size());
+  blocks_ = counts[0];
+  run_ = counts[1];
+  counts = counts.subspan(2);
+  for (auto* list : {&seen_, &right_, &reached_, &kept_}) {
+    std::copy_n(counts.begin(), slots_, list->begin());
+    counts = counts.subspan(static_cast<size_t>(slots_));
+  }
+}
+
 double SlotMetrics::accuracy() const {
   int64_t seen = 0, right = 0;
   for (int64_t k = 0; k < slots_; ++k) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/json.h"
@@ -18,6 +19,9 @@ class SlotMetrics {
   /// is the label.
   void add(const std::vector<uint8_t>& supervised_NK, const std::vector<uint8_t>& correct_NK);
   void merge(const SlotMetrics& other);
+  /// Everything as one list, whose sum over ranks is what they did together; and back.
+  std::vector<int64_t> counts() const;
+  void set_counts(std::span<const int64_t> counts);
 
   double accuracy() const;                           // over all supervised slots
   std::vector<double> slot_accuracy() const;         // per slot, 0 where nothing is supervised

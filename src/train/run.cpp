@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/timer.h"
+#include "train/ranks.h"
 
 namespace dflash::train {
 namespace fs = std::filesystem;
@@ -26,16 +27,15 @@ class Run {
     first_step_ = trainer_.steps_done();
     began_ = now();
     bool stop = false;
-    MetricsFile metrics(options_.folder / "metrics.jsonl", first_step_);
-    metrics_ = &metrics;
+    if (leads()) metrics_.emplace(options_.folder / "metrics.jsonl", first_step_);
     while (trainer_.steps_done() < trainer_.total_steps() && !stop) {
       result_.last = trainer_.step();
       anchors_ += result_.last.anchors;
       count_skipped();
-      metrics.write(result_.last.to_json());
+      record(result_.last.to_json());
       fit_to_time();
       if (callbacks_.on_step) callbacks_.on_step(result_.last);
-      stop = callbacks_.should_stop && callbacks_.should_stop();
+      stop = any_rank(callbacks_.should_stop && callbacks_.should_stop());
       after_step(stop);
     }
     finish();
@@ -44,21 +44,41 @@ class Run {
 
  private:
   fs::path checkpoints() const { return options_.folder / "checkpoints"; }
+  Comm& comm() const { return trainer_.comm(); }
+  /// Rank 0 alone writes, validates and measures time.
+  bool leads() const { return comm().leads(); }
+
+  bool any_rank(bool own) const {
+    int64_t count = own ? 1 : 0;
+    comm().all_reduce_sum(std::span(&count, 1));
+    return count > 0;
+  }
+
+  void record(const Json& line) {
+    if (leads()) metrics_->write(line);
+  }
 
   void start() {
-    make_folder(options_.folder);
-    const auto latest = latest_checkpoint(checkpoints());
+    if (leads()) make_folder(options_.folder);
+    const auto latest = common_checkpoint(comm(), checkpoints());
     if (latest && !options_.resume) {
       fail(
           "run {}: it already has checkpoints (step {})\n  hint: resume it, or choose another "
           "folder",
           options_.folder.string(), latest->step);
     }
-    require_free_space(options_.folder, trainer_.checkpoint(-1).bytes);  // before hours of work
+    if (leads()) {  // before hours of work
+      require_free_space(options_.folder, trainer_.checkpoint(-1).bytes);
+    }
     if (latest) resume(*latest);
+    trainer_.expect_equal_ranks({{"timed", options_.max_seconds > 0},
+                                 {"validates", callbacks_.validate != nullptr},
+                                 {"drafter", options_.config.value("drafter", Json())},
+                                 {"target", options_.config.value("target_fingerprint", Json())}});
     budget_ = options_.max_seconds;
     if (options_.max_seconds > 0 && trainer_.steps_done() == 0) plan();
     next_fit_ = earlier_seconds_ + kFitShare * budget_;
+    if (!leads()) return;
     write_json(options_.folder / "run.json", {{"format", "dflash-run"},
                                               {"version", 1},
                                               {"config", options_.config},
@@ -82,7 +102,8 @@ class Run {
     const double before = now();
     const double rate = trainer_.measure_rate(options_.probe_seconds);
     budget_ = std::max(options_.max_seconds - (now() - before), 1.0);
-    trainer_.set_total_steps(plan_steps(rate, budget_, trainer_.mean_anchors_per_step()));
+    trainer_.set_total_steps(
+        comm().lead(plan_steps(rate, budget_, trainer_.mean_anchors_per_step())));
     log_info("{:.0f} anchors a second: about {} steps fit in {:.0f} s", rate,
              trainer_.total_steps(), options_.max_seconds);
   }
@@ -90,23 +111,32 @@ class Run {
   /// Steps are slower or faster than the measurement said, and not evenly so.
   void fit_to_time() {
     const int64_t done = trainer_.steps_done();
-    if (budget_ <= 0 || done >= trainer_.total_steps() || seconds() < next_fit_) return;
+    if (budget_ <= 0 || done >= trainer_.total_steps()) return;
+    const int64_t steps = comm().lead(leads() ? fitted_length() : 0);
+    if (steps != trainer_.total_steps()) trainer_.refit_total_steps(steps);
+  }
+
+  /// Rank 0's view; a change is written down.
+  int64_t fitted_length() {
+    const int64_t done = trainer_.steps_done();
+    if (seconds() < next_fit_) return trainer_.total_steps();
     next_fit_ = seconds() + kFitShare * budget_;
     const double pace = (now() - began_) / static_cast<double>(done - first_step_);
     const double left = std::max(budget_ - seconds(), 0.0) / std::max(pace, 1e-9);
     const int64_t steps =
         std::max({done + static_cast<int64_t>(std::min(left, 1e12)), done + 1, kMinSteps});
-    if (steps == trainer_.total_steps()) return;
-    trainer_.refit_total_steps(steps);
-    metrics_->write(
-        {{"step", done},
-         {"schedule",
-          {{"total_steps", steps}, {"seconds", seconds()}, {"seconds_per_step", pace}}}});
+    if (steps == trainer_.total_steps()) return steps;
+    record({{"step", done},
+            {"schedule",
+             {{"total_steps", steps}, {"seconds", seconds()}, {"seconds_per_step", pace}}}});
+    return steps;
   }
 
   void resume(const CheckpointEntry& latest) {
     const LoadedCheckpoint loaded = load_checkpoint(latest.path);
-    if (options_.max_seconds > 0) trainer_.set_total_steps(resumed_length(loaded.state));
+    if (options_.max_seconds > 0) {
+      trainer_.set_total_steps(comm().lead(resumed_length(loaded.state)));
+    }
     if (latest.step > trainer_.total_steps()) {
       fail("run {}: expected a length of at least the {} done, got {}\n  hint: --steps or --epochs",
            options_.folder.string(), counted(latest.step, "steps"), trainer_.total_steps());
@@ -145,21 +175,28 @@ class Run {
     const bool last = step >= trainer_.total_steps();
     const bool validates =
         callbacks_.validate && ((due(step, trainer_.options().validate_every) && !stop) || last);
+    const bool saves = validates || last || stop || due(step, trainer_.options().save_every);
+    if (saves || step == first_step_ + 1) trainer_.expect_equal_weights();
+    if (leads() && saves) save(validates);
+    if (saves) result_.last_tau = comm().lead(result_.last_tau);  // where the others wait
+  }
+
+  void save(bool validates) {
     double tau = -1;
     try {
       if (validates) tau = validate();
     } catch (...) {
-      save(tau);  // the steps since the last checkpoint are not the validation's fault
+      write_checkpoint(tau);  // the steps since the last one are not the validation's fault
       throw;
     }
-    if (validates || last || stop || due(step, trainer_.options().save_every)) save(tau);
+    write_checkpoint(tau);
   }
 
   double validate() {
     const Json value = trainer_.validate(callbacks_.validate);
     if (!value.is_object()) return -1;  // stopped within
     const double tau = value.value("tau", -1.0);
-    metrics_->write({{"step", trainer_.steps_done()}, {"validation", value}});
+    record({{"step", trainer_.steps_done()}, {"validation", value}});
     result_.last_tau = tau;
     if (tau >= result_.best_tau) {
       result_.best_tau = tau;
@@ -168,7 +205,7 @@ class Run {
     return tau;
   }
 
-  void save(double tau) {
+  void write_checkpoint(double tau) {
     CheckpointContent content = trainer_.checkpoint(tau);
     content.state["best_step"] = best_step_;
     content.state["seconds"] = seconds();
@@ -181,6 +218,7 @@ class Run {
     result_.finished = trainer_.steps_done() >= trainer_.total_steps();
     result_.seconds = seconds();
     result_.anchors_per_second = static_cast<double>(anchors_) / std::max(result_.seconds, 1e-9);
+    if (!leads()) return;
     if (const auto latest = latest_checkpoint(checkpoints())) {
       result_.last_checkpoint = latest->path;
     }
@@ -191,7 +229,7 @@ class Run {
   Trainer& trainer_;
   const RunOptions& options_;
   const TrainCallbacks& callbacks_;
-  MetricsFile* metrics_ = nullptr;
+  std::optional<MetricsFile> metrics_;  // rank 0's
   Timer timer_;
   int64_t best_step_ = -1, first_step_ = 0, anchors_ = 0;
   double began_ = 0, earlier_seconds_ = 0, budget_ = 0, next_fit_ = 0;

@@ -50,6 +50,10 @@ struct RunResult {
 /// Runs to the end of the schedule. With max_seconds anchors/s is measured first and the schedule's
 /// length planned from it; every twentieth of the time the rest is fitted to the pace of the steps
 /// so far, and a line {"step", "schedule": {...}} of metrics.jsonl says what was decided.
+///
+/// All ranks of the trainer call it, and a stop that one of them asks for stops all after the same
+/// step. Rank 0 alone writes, validates and decides the length; on the others the result has no
+/// paths and no best tau.
 RunResult run_training(Trainer& trainer, const RunOptions& options,
                        const TrainCallbacks& callbacks);
 

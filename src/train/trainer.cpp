@@ -11,6 +11,7 @@
 #include "nn/compute.h"
 #include "nn/finite.h"
 #include "nn/shapes.h"
+#include "train/ranks.h"
 
 namespace dflash::train {
 namespace {
@@ -57,6 +58,8 @@ struct Trainer::Sums {
   explicit Sums(int64_t block_size) : slots(block_size) {}
   double loss = 0, weight = 0;
   int64_t tokens = 0, anchors = 0, trained = 0;
+  std::vector<int64_t> bad_documents;  // features not finite; this rank's
+  int64_t num_bad = 0;                 // all ranks'
   SlotMetrics slots;
   PhaseSeconds seconds;
   PhaseClock clock;
@@ -80,6 +83,7 @@ Json StepMetrics::to_json() const {
                 {"forward", seconds.forward},
                 {"loss", seconds.loss},
                 {"backward", seconds.backward},
+                {"reduce", seconds.reduce},
                 {"update", seconds.update}}}});
   return out;
 }
@@ -133,7 +137,7 @@ at::Tensor Trainer::embed(const block::Blocks& blocks) const {
   return parts_.table.embed(ids);
 }
 
-void Trainer::quarantine(FeatureRow& row) {
+void Trainer::quarantine(FeatureRow& row, Sums& sums) {
   for (size_t n = 0, first = 0; n < row.document.size(); ++n) {
     size_t end = first;
     while (end < row.doc.size() && row.doc[end] == static_cast<int64_t>(n)) ++end;
@@ -143,16 +147,25 @@ void Trainer::quarantine(FeatureRow& row) {
                  : at::Tensor();
     };
     const at::Tensor taps = part_of(row.taps_TF), last = part_of(row.last_TD);
-    documents_met_.insert(row.document[n]);
     if (!nn::is_finite(taps) || (last.defined() && !nn::is_finite(last))) {
       taps.zero_();
       if (last.defined()) last.zero_();
       std::fill(row.loss_mask.begin() + first, row.loss_mask.begin() + end, uint8_t{0});
-      if (documents_bad_.insert(row.document[n]).second) {
-        log_warning("features of document {} are not finite: it is left out", row.document[n]);
-      }
+      sums.bad_documents.push_back(row.document[n]);
     }
     first = end;
+  }
+}
+
+/// All ranks judge alike, since they know the documents that others had.
+void Trainer::judge_documents(const std::vector<RowStream::Row>& rows, const Sums& sums) {
+  for (const RowStream::Row& row : rows) {
+    for (const auto& piece : row.pieces) documents_met_.insert(piece.document);
+  }
+  if (sums.num_bad == 0) return;
+  for (const int64_t document : gather_numbers(comm(), sums.bad_documents)) {
+    if (!documents_bad_.insert(document).second) continue;
+    log_warning("features of document {} are not finite: it is left out", document);
   }
   const auto enough =  // a share of two or three documents says nothing
       std::min(kMinDocumentsMet, static_cast<size_t>(parts_.dataset.num_documents()));
@@ -204,9 +217,14 @@ void Trainer::run_pass(const FeatureRow& row, const at::Tensor& taps_TF, const P
 
 void Trainer::take_row(const RowStream::Row& planned, Sums& sums) {
   FeatureRow row = parts_.source.row(planned.pieces);
-  quarantine(row);
-  const double scale = noise_scale(options_.noise, step_, schedule_.total_steps);
-  at::Tensor taps_TF = noisy_taps(row, options_.noise, scale, options_.seed, step_);
+  quarantine(row, sums);
+  at::Tensor taps_TF =
+      noisy_taps(row, options_.noise,
+                 {.scale = noise_scale(options_.noise, step_, schedule_.total_steps),
+                  .seed = options_.seed,
+                  .step = step_,
+                  .document = planned.noise_document,
+                  .first_token = planned.noise_token});
   if (parts_.drafter->compute() == nn::Compute::kF32) taps_TF = taps_TF.to(at::kFloat);
   const std::vector<Pass> passes =
       make_passes(row, planned.epoch, parts_.drafter->spec().rule, options_, vocabulary_);
@@ -215,13 +233,38 @@ void Trainer::take_row(const RowStream::Row& planned, Sums& sums) {
   for (const Pass& pass : passes) run_pass(row, taps_TF, pass, sums);
 }
 
+void Trainer::sum_over_ranks(Sums& sums) {
+  sums.num_bad = static_cast<int64_t>(sums.bad_documents.size());
+  if (comm().alone()) return;
+  std::array<double, 2> values = {sums.loss, sums.weight};
+  comm().all_reduce_sum(std::span<double>(values));
+  std::tie(sums.loss, sums.weight) = std::tie(values[0], values[1]);
+  std::vector<int64_t> counts = sums.slots.counts();
+  counts.insert(counts.end(), {sums.tokens, sums.anchors, sums.trained, sums.num_bad});
+  comm().all_reduce_sum(std::span<int64_t>(counts));
+  for (int64_t* count : {&sums.num_bad, &sums.trained, &sums.anchors, &sums.tokens}) {
+    *count = counts.back();
+    counts.pop_back();
+  }
+  sums.slots.set_counts(counts);
+}
+
 StepMetrics Trainer::step() {
-  Sums sums(parts_.drafter->spec().rule.block_size);
-  for (const RowStream::Row& row : stream_.next_step()) take_row(row, sums);
+  const int64_t block_size = parts_.drafter->spec().rule.block_size;
+  Sums sums(block_size);
+  const std::vector<RowStream::Row> rows = stream_.next_step();
+  const Dealing dealing{.world = comm().world(), .turn = step_, .block_size = block_size};
+  const auto hands = deal_rows(rows, dealing);
+  for (const RowStream::Row& row : hands[comm().rank()]) take_row(row, sums);
+  sum_over_ranks(sums);
+  judge_documents(rows, sums);
+  const bool finite = sums.weight > 0 && std::isfinite(sums.loss);
+  if (finite) sum_gradients(comm(), parts_.drafter->parameters());
+  sums.clock.add(sums.seconds.reduce);
   StepMetrics out;
   out.rate_factor = schedule_.factor(step_);
   out.applied = false;
-  if (sums.weight > 0 && std::isfinite(sums.loss)) {
+  if (finite) {
     const UpdateResult result = optimizer_.update(sums.weight, out.rate_factor);
     out.grad_norm = result.grad_norm;
     out.applied = result.applied;

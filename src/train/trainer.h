@@ -1,5 +1,7 @@
-// The training step: gather -> forward -> loss -> backward -> clip -> check -> update, in this
-// order and nothing else. What surrounds it (folders, checkpoints, validation, signals) is run.h.
+// The training step: gather -> forward -> loss -> backward -> sum -> clip -> check -> update, in
+// this order and nothing else. What surrounds it (folders, checkpoints, validation, signals) is
+// run.h. With several ranks each takes its share of the step's rows; sums and decisions are the
+// same on all, so every rank makes the same update and weights stay equal to the bit.
 //
 // Everything random is keyed by (seed, epoch, document, position), so the state of a run is its
 // weights, its moments and two counters; a resumed run equals an unbroken one bit for bit on the
@@ -14,6 +16,7 @@
 #include <optional>
 #include <set>
 
+#include "base/comm.h"
 #include "base/json.h"
 #include "data/dataset.h"
 #include "draft/drafter.h"
@@ -40,14 +43,16 @@ struct TrainParts {
   std::function<at::Tensor(const at::Tensor& last_RD)> final_norm = {};
   /// The target's head over the ids of `head`, where that is the drafter's own; soft losses only.
   std::optional<nn::Head> teacher_head = {};
+  Comm* comm = &solo_comm();  // the ranks that train together; all of them make the same calls
 };
 
-/// Seconds of one step by phase.
+/// Seconds of one step by phase; reduce: sums over the ranks and waiting for them.
 struct PhaseSeconds {
-  double gather = 0, forward = 0, loss = 0, backward = 0, update = 0;
-  double total() const { return gather + forward + loss + backward + update; }
+  double gather = 0, forward = 0, loss = 0, backward = 0, reduce = 0, update = 0;
+  double total() const { return gather + forward + loss + backward + reduce + update; }
 };
 
+/// Of all ranks together, but for the seconds, which are this rank's.
 struct StepMetrics {
   int64_t step = 0;                  // 1-based number of the step that this describes
   int64_t epoch = 0, documents = 0;  // data position after it
@@ -96,13 +101,24 @@ class Trainer {
   const std::shared_ptr<draft::Drafter>& drafter() const { return parts_.drafter; }
   /// Resolved values for headers and run.json.
   Json header() const;
+  /// One line: what is summed and by what it is divided.
+  std::string loss_rule() const;
+
+  Comm& comm() const { return *parts_.comm; }
+  /// Errors naming the first of what is not the same on all ranks: settings (`more` beside this
+  /// trainer's own), trainable and frozen tensors, moments.
+  void expect_equal_ranks(const Json& more) const;
+  /// The weights alone.
+  void expect_equal_weights() const;
 
  private:
   struct Sums;
   at::Tensor embed(const block::Blocks& blocks) const;
-  void quarantine(FeatureRow& row);
+  void quarantine(FeatureRow& row, Sums& sums);
   void run_pass(const FeatureRow& row, const at::Tensor& taps_TF, const Pass& pass, Sums& sums);
   void take_row(const RowStream::Row& planned, Sums& sums);
+  void sum_over_ranks(Sums& sums);
+  void judge_documents(const std::vector<RowStream::Row>& rows, const Sums& sums);
 
   TrainParts parts_;
   TrainOptions options_;

@@ -9,6 +9,7 @@
 #include "base/timer.h"
 #include "draft/zlab.h"
 #include "nn/compute.h"
+#include "train/ranks.h"
 #include "train/trainer.h"
 
 namespace dflash::train {
@@ -82,8 +83,10 @@ void check_dataset(const Json& saved, const data::Dataset& dataset) {
       dataset.num_documents() - before, before);
 }
 
-Json machine(nn::Compute compute) {
-  return {{"kernels", nn::kernel_name(compute)}, {"threads", nn::num_threads()}};
+Json machine(nn::Compute compute, const Comm& comm) {
+  return {{"kernels", nn::kernel_name(compute)},
+          {"threads", nn::num_threads()},
+          {"ranks", comm.world()}};
 }
 
 }  // namespace
@@ -98,8 +101,8 @@ double Trainer::measure_rate(double seconds) {
   const Timer timer;
   int64_t anchors = 0;
   do anchors += step().anchors;
-  while (timer.seconds() < seconds);
-  const double rate = static_cast<double>(anchors) / timer.seconds();
+  while (comm().lead(timer.seconds() < seconds));
+  const double rate = comm().lead(static_cast<double>(anchors) / timer.seconds());
   copy_into(parts_.drafter->parameters(), weights);
   optimizer_.load_state(moments, 0);
   stream_.seek(position);
@@ -126,7 +129,7 @@ CheckpointContent Trainer::checkpoint(double tau) const {
                      {"warmup_steps", schedule_.warmup_steps},
                      {"pivot_step", schedule_.pivot_step},
                      {"pivot_t", schedule_.pivot_t}}},
-                   {"machine", machine(parts_.drafter->compute())}};
+                   {"machine", machine(parts_.drafter->compute(), comm())}};
   content.optimizer = optimizer_.state();
   for (const auto& [name, tensor] : parts_.drafter->parameters()) content.bytes += tensor.nbytes();
   for (const auto& [name, tensor] : content.optimizer) content.bytes += tensor.nbytes();
@@ -156,7 +159,9 @@ void Trainer::restore(const LoadedCheckpoint& checkpoint) {
     schedule_.pivot_t = schedule.at("pivot_t").get<double>();
   }
   announce_changes(before, options_.to_json(), "");
-  announce_changes(state.value("machine", Json::object()), machine(parts_.drafter->compute()), "");
+  Json machine_before = {{"ranks", 1}};  // older checkpoints do not say it
+  machine_before.update(state.value("machine", Json::object()));
+  announce_changes(machine_before, machine(parts_.drafter->compute(), comm()), "");
 }
 
 Json Trainer::validate(const std::function<Json(const draft::Drafter&)>& work) {
@@ -166,14 +171,41 @@ Json Trainer::validate(const std::function<Json(const draft::Drafter&)>& work) {
   return work(*parts_.drafter);
 }
 
+std::string Trainer::loss_rule() const {
+  const std::string ranks = comm().alone() ? "" : fmt::format(" over all {} ranks", comm().world());
+  return describe_loss(options_.loss) + ranks;
+}
+
+void Trainer::expect_equal_ranks(const Json& more) const {
+  if (comm().alone()) return;
+  Json settings = header();
+  settings["dataset"] = identity(parts_.dataset);
+  settings["position"] = {step_, stream_.position().epoch, stream_.position().documents};
+  settings["more"] = more;
+  std::map<std::string, at::Tensor> tensors = optimizer_.state();
+  for (const auto& [name, tensor] : parts_.drafter->parameters()) {
+    const std::string kind = tensor.requires_grad() ? "trainable" : "frozen";
+    settings["parameters"][name] = fmt::format("{} {}", kind, fmt::join(tensor.sizes(), "x"));
+    tensors["weight " + name] = tensor;
+  }
+  tensors["the embedding"] = parts_.table.weight_VD;
+  if (parts_.head.id_V.defined()) tensors["the draft vocabulary"] = parts_.head.id_V;
+  expect_same_settings(comm(), settings);
+  expect_same_tensors(comm(), tensors, "at the start");
+}
+
+void Trainer::expect_equal_weights() const {
+  expect_same_tensors(comm(), parts_.drafter->parameters(), fmt::format("after step {}", step_));
+}
+
 Json Trainer::header() const {
   const auto [matrices, vectors] = optimizer_.element_counts();
   return {{"options", options_.to_json()},
-          {"loss_rule", describe_loss(options_.loss)},
+          {"loss_rule", loss_rule()},
           {"head", vocabulary_.method()},
           {"draft_vocabulary", vocabulary_.size()},
           {"compute", nn::compute_name(parts_.drafter->compute())},
-          {"machine", machine(parts_.drafter->compute())},
+          {"machine", machine(parts_.drafter->compute(), comm())},
           {"parameters", {{"muon", matrices}, {"adamw", vectors}}},
           {"documents", parts_.dataset.num_documents()},
           {"anchors_per_epoch", stream_.anchors_per_epoch()},

@@ -125,17 +125,17 @@ TEST(Noise, TouchesACopyOfTheTapsOnly) {
   const FeatureRow row = world.source.row({{0, 6}, {3, 6}});
   const at::Tensor before = row.taps_TF.clone();
   const NoiseOptions gaussian{.kind = NoiseKind::kGaussian, .scale = 0.5};
-  const at::Tensor a = noisy_taps(row, gaussian, 0.5, 1, 7),
-                   b = noisy_taps(row, gaussian, 0.5, 1, 7);
+  const at::Tensor a = noisy_taps(row, gaussian, {0.5, 1, 7}),
+                   b = noisy_taps(row, gaussian, {0.5, 1, 7});
   EXPECT_TRUE(row.taps_TF.equal(before));
   EXPECT_TRUE(a.equal(b));
-  EXPECT_FALSE(a.equal(noisy_taps(row, gaussian, 0.5, 1, 8)));
+  EXPECT_FALSE(a.equal(noisy_taps(row, gaussian, {0.5, 1, 8})));
   const double std = (a - before).std().item<double>();
   EXPECT_NEAR(std, 0.5, 0.06);  // 384 draws: 3 standard errors
   const at::Tensor uniform =
-      noisy_taps(row, {.kind = NoiseKind::kUniform, .scale = 0.5}, 0.5, 1, 7) - before;
+      noisy_taps(row, {.kind = NoiseKind::kUniform, .scale = 0.5}, {0.5, 1, 7}) - before;
   EXPECT_LE(uniform.abs().max().item<double>(), 0.5001);
-  EXPECT_TRUE(noisy_taps(row, {}, 0.0, 1, 7).is_same(row.taps_TF));
+  EXPECT_TRUE(noisy_taps(row, {}, {0.0, 1, 7}).is_same(row.taps_TF));
 }
 
 // Labels, teacher rows and what they are read from are the same bits with and without noise.
@@ -151,7 +151,7 @@ TEST(Noise, LeavesLabelsAndTeacherAlone) {
       for (const int64_t step : {0, 5}) {
         const FeatureRow row = world.source.row({{0, 6}, {3, 6}});
         const double scale = noise_scale(world.options.noise, step, 10);
-        const at::Tensor taps = noisy_taps(row, world.options.noise, scale, 1, step);
+        const at::Tensor taps = noisy_taps(row, world.options.noise, {scale, 1, step});
         EXPECT_GT((taps - clean.taps_TF).abs().max().item<double>(), scale / 4);
         EXPECT_TRUE(row.last_TD.equal(clean.last_TD));
         EXPECT_EQ(row.argmax, clean.argmax);
