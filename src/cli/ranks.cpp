@@ -19,7 +19,7 @@ int start_here(VerbParser& parser, int64_t count, int argc, char** argv) {
   const auto processes = static_cast<int>(count);
   const int share = std::max(1, omp_get_max_threads() / processes);
   const int threads = parser.app().get_option("--threads")->as<int>();
-  log_info("{} processes of {} threads", processes, threads > 0 ? threads : share);
+  log_info("{} processes of {}", processes, counted(threads > 0 ? threads : share, "threads"));
   return launch_ranks({.count = processes, .arguments = {argv, argv + argc}, .threads = share});
 }
 

@@ -162,8 +162,9 @@ void Trainer::judge_documents(const std::vector<RowStream::Row>& rows, const Sum
   for (const RowStream::Row& row : rows) {
     for (const auto& piece : row.pieces) documents_met_.insert(piece.document);
   }
-  if (sums.num_bad == 0) return;
-  for (const int64_t document : gather_numbers(comm(), sums.bad_documents)) {
+  std::vector<int64_t> bad;
+  if (sums.num_bad > 0) bad = gather_numbers(comm(), sums.bad_documents);
+  for (const int64_t document : bad) {
     if (!documents_bad_.insert(document).second) continue;
     log_warning("features of document {} are not finite: it is left out", document);
   }
