@@ -1,5 +1,6 @@
 // doctor on a drafter: train = serve, its convention, traces.
 #include "base/error.h"
+#include "base/error_context.h"
 #include "base/files.h"
 #include "base/progress.h"
 #include "base/stop.h"
@@ -9,6 +10,7 @@
 #include "doctor/stages.h"
 #include "doctor/trace.h"
 #include "eval/tasks.h"
+#include "jobs/new_drafter.h"
 #include "text/prompt.h"
 
 namespace dflash::cli {
@@ -56,11 +58,12 @@ int prove_drafter(const jobs::Model& model, const draft::Drafter& drafter,
       doctor::telling_anchors(drafter.spec().rule, dataset, /*random=*/8, /*seed=*/1);
   const auto trained = doctor::training_stages(convention, drafter, model.target, dataset, places);
   const auto served = doctor::decoding_stages(convention, drafter, *model.target, dataset, places);
-  const auto results =
-      doctor::compare_stages(trained, served, doctor::stage_tolerance(drafter.compute()));
+  const auto results = doctor::compare_stages(
+      trained, served, doctor::stage_tolerance(drafter.compute()), drafter.spec().draft_ids);
   doctor::Findings record;
   if (const auto path = doctor::find_record(options.drafter)) {
-    record = doctor::check_record(read_json(*path), drafter.spec());
+    record = naming(path->string(),
+                    [&] { return doctor::check_record(read_json(*path), drafter.spec()); });
   }
   bool agrees = !record.any_wrong();
   for (const auto& result : results) agrees = agrees && result.agrees;
@@ -87,6 +90,7 @@ int explain_drafter(const jobs::Model& model, const draft::Drafter& drafter,
                              .anchors_per_document = options.anchors,
                              .confirm = options.confirm};
   how.prompt_arms = doctor::prompt_arms(*model.tokenizer, model.chat, questions, prompts);
+  if (const auto unused = jobs::unused_token(model)) how.mask_ids = {*unused};
   how.on_arm = [&](int64_t done, int64_t total) {
     if (!progress) progress = std::make_unique<Progress>("explain", "conventions", total);
     progress->update(done);

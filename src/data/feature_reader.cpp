@@ -53,6 +53,10 @@ void FeatureReader::open_shard(const fs::path& path, const Json& entry) {
   if (argmax.size() != ids.size()) {
     fail("{}: argmax: expected {} entries, got {}", path.string(), ids.size(), argmax.size());
   }
+  for (const int32_t id : argmax) {
+    if (id < 0) fail("{}: argmax: expected token ids, got {}", path.string(), id);
+    largest_argmax_ = std::max<int64_t>(largest_argmax_, id);
+  }
   check_offsets(*file, offsets, documents.size(), ids.size());
   rows_of(*file, "taps", info_.dtype, tokens, feature_size(info_));
   if (info_.has_last) rows_of(*file, "last", info_.dtype, tokens, info_.hidden_size);
@@ -62,6 +66,14 @@ void FeatureReader::open_shard(const fs::path& path, const Json& entry) {
     if (!fresh) fail("{}: document {} is stored twice", path.string(), documents[d]);
   }
   shards_.push_back(std::move(file));
+}
+
+void FeatureReader::check_vocabulary(int64_t vocab_size) const {
+  if (largest_argmax_ < vocab_size) return;
+  fail(
+      "features: {}: argmax: expected ids in [0, {}), got {}\n  hint: they were captured from a "
+      "target with another vocabulary, or are damaged",
+      folder_.string(), vocab_size, largest_argmax_);
 }
 
 bool FeatureReader::has(int64_t document) const {

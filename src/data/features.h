@@ -84,6 +84,8 @@ class FeatureReader {
   explicit FeatureReader(const std::filesystem::path& folder);
   const FeatureInfo& info() const { return info_; }
   bool has(int64_t document) const;
+  /// Error when a stored argmax is no id of a vocabulary of this size.
+  void check_vocabulary(int64_t vocab_size) const;
   /// The first ids.size() rows of a document. Error when it is absent, or `ids` are not the ids it
   /// was captured from (or a beginning of them: rows of a causal target do not depend on what
   /// follows).
@@ -100,6 +102,7 @@ class FeatureReader {
   std::filesystem::path folder_;
   std::vector<std::shared_ptr<const io::Checkpoint>> shards_;
   std::map<int64_t, Place> places_;
+  int64_t largest_argmax_ = -1;
 };
 
 }  // namespace dflash::data

@@ -14,8 +14,9 @@ using block::LayerRule;
 
 class List {
  public:
-  List(const Convention& declared, const target::Target& target, int64_t longest)
-      : declared_(declared), config_(target.config()), longest_(longest) {}
+  List(const Convention& declared, const target::Target& target, int64_t longest,
+       const std::vector<int64_t>& mask_ids)
+      : declared_(declared), config_(target.config()), longest_(longest), mask_ids_(mask_ids) {}
 
   std::vector<Deviation> make() {
     add_context();
@@ -117,6 +118,13 @@ class List {
     if (windowed) {
       add_rule("window-ignored", "full attention: the sliding window ignored",
                [](LayerRule& rule) { rule.window = 0; });
+      for (const int64_t by : {1, -1}) {
+        add_rule(by > 0 ? "window-longer" : "window-shorter",
+                 fmt::format("the sliding window one row {}", by > 0 ? "longer" : "shorter"),
+                 [by](LayerRule& rule) {
+                   if (rule.window > 0) rule.window = std::max<int64_t>(1, rule.window + by);
+                 });
+      }
       add_rule("window-bound", "the window counted from the other end (query or anchor)",
                [](LayerRule& rule) {
                  rule.bound = rule.bound == Bound::kQuery ? Bound::kAnchor : Bound::kQuery;
@@ -135,6 +143,7 @@ class List {
     const int64_t own = declared_.spec.rule.mask_id;
     std::set<int64_t> ids(config_.eos_ids.begin(), config_.eos_ids.end());
     ids.insert({0, own - 1, own + 1, config_.vocab_size - 1});
+    ids.insert(mask_ids_.begin(), mask_ids_.end());
     for (const int64_t id : ids) {
       if (id == own || id < 0 || id >= config_.vocab_size) continue;
       add(fmt::format("mask-id-{}", id), fmt::format("mask id {} instead of {}", id, own),
@@ -161,14 +170,15 @@ class List {
   const Convention& declared_;
   const target::TargetConfig& config_;
   int64_t longest_;
+  const std::vector<int64_t>& mask_ids_;
   std::vector<Deviation> list_;
 };
 
 }  // namespace
 
 std::vector<Deviation> deviations_of(const Convention& declared, const target::Target& target,
-                                     int64_t longest) {
-  return List(declared, target, longest).make();
+                                     int64_t longest, const std::vector<int64_t>& mask_ids) {
+  return List(declared, target, longest, mask_ids).make();
 }
 
 Convention deviate(const Convention& declared, const Deviation& deviation) {

@@ -20,9 +20,11 @@ struct Deviation {
 };
 
 /// All that make sense for this drafter and target. `longest`: tokens of the longest document that
-/// they will be tried on (a window as long as that changes nothing).
+/// they will be tried on (a window as long as that changes nothing). `mask_ids`: what else a
+/// trainer may have masked with, beside the ends of the vocabulary, its end ids and the declared
+/// id's neighbours.
 std::vector<Deviation> deviations_of(const Convention& declared, const target::Target& target,
-                                     int64_t longest);
+                                     int64_t longest, const std::vector<int64_t>& mask_ids = {});
 
 Convention deviate(const Convention& declared, const Deviation& deviation);
 

@@ -47,7 +47,7 @@ std::vector<Candidate> list_candidates(const target::Target& target, const draft
   const Convention declared = declared_convention(drafter.spec());
   std::vector<Candidate> candidates = {
       {"declared", "as the drafter's config says", declared, prompts}};
-  for (const Deviation& deviation : deviations_of(declared, target, longest)) {
+  for (const Deviation& deviation : deviations_of(declared, target, longest, options.mask_ids)) {
     candidates.push_back({deviation.name, deviation.words, deviate(declared, deviation), prompts});
   }
   for (const PromptArm& arm : options.prompt_arms) {

@@ -25,8 +25,9 @@ struct ExplainOptions {
   /// Scored beside the deviations, on their own texts, paired by question. Other texts may be
   /// easier for any drafter, so these must gain more before they are named.
   std::vector<PromptArm> prompt_arms = {};
-  double min_gain_of_texts = 0.05;  // share of the declared score
-  int64_t confirm = 2;              // best deviations that are decoded for real; 0: none
+  std::vector<int64_t> mask_ids = {};  // tried beside those of deviations_of
+  double min_gain_of_texts = 0.05;     // share of the declared score
+  int64_t confirm = 2;                 // best deviations that are decoded for real; 0: none
   std::function<void(int64_t done, int64_t total)> on_arm = {};  // may be empty
   std::function<bool()> should_stop = {};                        // may be empty
 };

@@ -39,7 +39,7 @@ FeatureComparison compare_features(const data::FeatureReader& a, const data::Fea
                                    const target::Target* target) {
   check_comparable(a.info(), b.info());
   const int64_t width = a.info().hidden_size;
-  FeatureComparison result;
+  FeatureComparison result{.bound = features_bound(is_f32(a.info()) && is_f32(b.info()))};
   std::vector<FeatureSums> sums(a.info().taps.size());
   int64_t same = 0;
   data::Dataset common;
@@ -69,21 +69,22 @@ FeatureComparison compare_features(const data::FeatureReader& a, const data::Fea
 }
 
 bool FeatureComparison::agrees() const {
-  return std::all_of(taps.begin(), taps.end(),
-                     [](const TapDifference& tap) { return tap.relative <= kFeaturesApart; });
+  const bool taps_agree = std::all_of(taps.begin(), taps.end(), [this](const TapDifference& tap) {
+    return tap_fault(tap, bound).empty();
+  });
+  return taps_agree && argmax_agreement >= kSameArgmax;
 }
 
 std::string FeatureComparison::sentence() const {
   for (const TapDifference& tap : taps) {
-    if (!std::isfinite(tap.relative)) {
-      return fmt::format("the tap after block {} is not finite in one of them", tap.layer);
-    }
-    if (tap.relative > kFeaturesApart) {
-      return fmt::format("they part from the tap after block {} on ({:.1f} % of its size)",
-                         tap.layer, 100 * tap.relative);
-    }
+    const std::string fault = tap_fault(tap, bound);
+    if (fault.empty()) continue;
+    return fmt::format("they part from the tap after block {} on: {}", tap.layer, fault);
   }
-  return "they agree in every tap";
+  if (argmax_agreement < kSameArgmax) {
+    return "they agree in every tap, but not in the stored argmax: teacher rows of one are wrong";
+  }
+  return "they agree in every tap and in the argmax";
 }
 
 std::string FeatureComparison::to_text() const {

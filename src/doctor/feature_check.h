@@ -19,7 +19,8 @@ struct TapDifference {
   int64_t layer = 0;
   double relative = 0;   // |a - b| / |b|, over all rows
   double worst_row = 0;  // of the worst row
-  double cosine = 0;     // mean over rows
+  int64_t worst_position = 0;
+  double cosine = 0;  // mean over rows
   std::vector<double> cosine_by_place =
       {};  // mean over rows by position: 0-15, 16-63, 64-255, 256-
 };
@@ -28,9 +29,10 @@ struct FeatureComparison {
   int64_t documents = 0, rows = 0;
   std::vector<TapDifference> taps;
   double argmax_agreement = 0;   // share of rows whose stored argmax is the same
+  double bound = 0;              // of the taps' relative difference
   std::vector<double> score;     // expected acceptance with A and with B; empty without a drafter
-  bool agrees() const;           // in every tap
-  std::string sentence() const;  // from which layer on they part
+  bool agrees() const;           // in every tap, every row and the argmax
+  std::string sentence() const;  // from which layer on they part, or what else
   std::string to_text() const;
   Json to_json() const;
 };

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "data/features.h"
@@ -14,6 +15,16 @@ namespace dflash::doctor {
 
 inline constexpr int64_t kPlaces[] = {0, 16, 64, 256};  // first position of each bucket
 inline constexpr double kFeaturesApart = 0.05;          // relative difference that counts as parted
+inline constexpr double kExactFeaturesApart = 1e-3;     // where both were computed in f32
+inline constexpr double kRowsApart = 0.5;    // of a single row: it is another's, or damaged
+inline constexpr double kSameArgmax = 0.97;  // near-ties flip between kernels, no more
+
+/// How far two sets of features, or features and target, may be apart.
+double features_bound(bool both_f32);
+/// Computed and stored in f32, by what features.json says.
+bool is_f32(const data::FeatureInfo& info);
+/// "" or what is wrong with the tap.
+std::string tap_fault(const TapDifference& tap, double bound);
 
 /// f32 copy of a document's taps, [T, F].
 at::Tensor feature_tensor(const data::FeatureReader& reader,
@@ -27,7 +38,7 @@ class FeatureSums {
 
  private:
   double difference_ = 0, size_ = 0, worst_ = 0, cosine_ = 0;
-  int64_t rows_ = 0;
+  int64_t rows_ = 0, worst_position_ = 0;
   double place_cosine_[std::size(kPlaces)] = {};
   int64_t place_rows_[std::size(kPlaces)] = {};
 };

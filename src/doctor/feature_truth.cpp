@@ -13,8 +13,6 @@
 namespace dflash::doctor {
 namespace {
 
-constexpr double kSameArgmax = 0.97;  // near-ties flip between kernels, no more
-
 /// A way to make teacher rows, and how often its argmax is the stored one.
 struct Teacher {
   std::string words;
@@ -42,6 +40,8 @@ class Truth {
   Truth(const data::FeatureReader& features, const target::Target& target)
       : features_(features), target_(target), teachers_(teachers_of(target)) {
     layers_ = features.info().taps;
+    exact_ = is_f32(features.info()) && target.compute() == nn::Compute::kF32;
+    features.check_vocabulary(target.config().vocab_size);
     sums_.resize(layers_.size());
     for (const Teacher& teacher : teachers_) {
       if (column_of(teacher.layer) == layers_.size()) layers_.push_back(teacher.layer);
@@ -79,8 +79,8 @@ class Truth {
       const std::string text = fmt::format(
           "stored rows differ from the target's by {:.2e} (worst row {:.2e}), {} documents of {}",
           tap.relative, tap.worst_row, documents_, all_documents_);
-      const bool near = tap.relative <= kFeaturesApart;  // NaN is not
-      near ? findings.ok(subject, text) : findings.wrong(subject, text);
+      const std::string fault = tap_fault(tap, features_bound(exact_));
+      fault.empty() ? findings.ok(subject, text) : findings.wrong(subject, text + ": " + fault);
     }
     judge_values(findings);
     judge_teacher(findings);
@@ -133,6 +133,7 @@ class Truth {
   std::vector<Teacher> teachers_;
   std::vector<int64_t> layers_;  // the taps, then what teachers need beside them; each once
   std::vector<FeatureSums> sums_;
+  bool exact_ = false;  // both sides computed in f32
   int64_t rows_ = 0, documents_ = 0, all_documents_ = 0;
   int64_t not_finite_ = 0, first_not_finite_ = -1;
 };

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "draft/zlab.h"
+#include "train/losses.h"
 
 namespace dflash::doctor {
 namespace {
@@ -18,24 +19,58 @@ double paper_gamma(int64_t block_size) {
   return block_size >= 10 ? 5 : 4;
 }
 
-void check_loss(const Json& loss, int64_t block_size, Findings& findings) {
+/// What the options' own reader makes of a text of the record; else what it says against it.
+template <typename Read>
+bool known(const char* subject, const Read& read, Findings& findings) {
+  try {
+    read();
+    return true;
+  } catch (const Error& error) {
+    findings.wrong(subject, error.what());
+    return false;
+  }
+}
+
+void check_terms(const Json& loss, Findings& findings) {
   std::string terms;
   for (const Json& term : loss.at("terms")) {
     const double weight = term.at("weight").get<double>();
+    const std::string name = term.at("loss").get<std::string>();
+    if (!known(
+            "loss", [&] { train::parse_loss(name); }, findings))
+      return;
+    if (!(weight > 0)) {
+      findings.wrong("loss", fmt::format("{}: expected a weight above 0, got {:g}", name, weight));
+      return;
+    }
     terms += fmt::format("{}{}{}", terms.empty() ? "" : " + ",
-                         weight == 1 ? "" : fmt::format("{:g} x ", weight),
-                         term.at("loss").get<std::string>());
+                         weight == 1 ? "" : fmt::format("{:g} x ", weight), name);
   }
-  findings.ok("loss", terms);
+  terms.empty() ? findings.wrong("loss", "expected at least one term, got none")
+                : findings.ok("loss", terms);
+}
+
+void check_loss(const Json& loss, int64_t block_size, Findings& findings) {
+  check_terms(loss, findings);
   const std::string labels = loss.at("labels").get<std::string>();
-  findings.ok("labels", labels == "argmax" ? "the target's argmax" : "the data's token");
-  if (loss.at("slot_weights") != "decay") {
-    findings.ok("slot weights", loss.at("slot_weights").get<std::string>());
+  if (labels == "argmax" || labels == "token") {
+    findings.ok("labels", labels == "argmax" ? "the target's argmax" : "the data's token");
+  } else {
+    findings.wrong("labels", fmt::format("expected argmax or token, got {}", labels));
+  }
+  const std::string weights = loss.at("slot_weights").get<std::string>();
+  if (!known(
+          "slot weights", [&] { train::parse_slot_weights(weights); }, findings))
+    return;
+  if (weights != "decay") {
+    findings.ok("slot weights", weights);
     return;
   }
   const double gamma = loss.at("gamma").get<double>();
   const std::string text = fmt::format("decay with gamma {:g}", gamma);
-  if (gamma == 4.0 || gamma == paper_gamma(block_size)) {
+  if (!(gamma >= 0)) {
+    findings.wrong("slot weights", text + ": expected 0 (none) or more");
+  } else if (gamma == 4.0 || gamma == paper_gamma(block_size)) {
     findings.ok("slot weights", text);
   } else {
     findings.note("slot weights",
@@ -75,6 +110,13 @@ void check_convention(const Json& drafter, const draft::DraftSpec& spec, Finding
   }
 }
 
+void check_target(const Json& config, const draft::DraftSpec& spec, Findings& findings) {
+  const std::string begun = config.value("target_fingerprint", "");
+  if (begun.empty() || spec.target_fingerprint.empty() || begun == spec.target_fingerprint) return;
+  findings.wrong("target", fmt::format("the run was begun on {}, the drafter declares {}", begun,
+                                       spec.target_fingerprint));
+}
+
 }  // namespace
 
 std::optional<fs::path> find_record(const fs::path& drafter) {
@@ -87,16 +129,27 @@ std::optional<fs::path> find_record(const fs::path& drafter) {
 }
 
 Findings check_record(const Json& record, const draft::DraftSpec& spec) {
-  if (record.value("format", "") != "dflash-run") {
-    fail("run.json: expected format \"dflash-run\", got \"{}\"", record.value("format", ""));
+  if (!record.is_object() || record.value("format", Json()) != "dflash-run" ||
+      record.value("version", Json()) != 1) {
+    fail("run.json: expected format \"dflash-run\", version 1, got {}, {}",
+         record.is_object() ? record.value("format", Json()).dump() : "no object",
+         record.is_object() ? record.value("version", Json()).dump() : "none");
   }
   Findings findings;
-  const Json& options = record.at("header").at("options");
-  check_loss(options.at("loss"), spec.rule.block_size, findings);
-  check_noise(options.at("noise"), findings);
-  const Json& config = record.at("config");
-  if (config.contains("drafter") && config["drafter"].is_object()) {
-    check_convention(config["drafter"], spec, findings);
+  try {
+    const Json& options = record.at("header").at("options");
+    check_loss(options.at("loss"), spec.rule.block_size, findings);
+    check_noise(options.at("noise"), findings);
+    const Json& config = record.at("config");
+    if (config.contains("drafter") && config["drafter"].is_object()) {
+      check_convention(config["drafter"], spec, findings);
+    }
+    check_target(config, spec, findings);
+  } catch (const Json::exception& error) {
+    fail(
+        "run.json: damaged, or of another program: {}\n  hint: move it away to check the drafter "
+        "without it",
+        error.what());
   }
   return findings;
 }

@@ -2,6 +2,9 @@
 #include "doctor/stages.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/masked_fill.h>
 
 #include <algorithm>
 #include <cmath>
@@ -77,32 +80,58 @@ StageResult compare_values(const std::string& name, const at::Tensor& a, const a
   return result;
 }
 
-/// Argmaxes may differ where two logits are equal but for rounding: the error is how far below the
-/// best of b's logits the choice of a lies, relative to the row. [.., B-1] ids, [.., K, V] logits.
-StageResult compare_choices(const at::Tensor& a, const at::Tensor& b, const at::Tensor& logits_a,
-                            const at::Tensor& logits_b, double tolerance) {
-  StageResult result = compare_values("proposals", a, b, tolerance);
-  if (result.agrees || a.sizes() != b.sizes() || logits_a.sizes() != logits_b.sizes()) {
-    return result;
+/// How far below the best logit of a row `id` lies, relative to the row; infinite for an id that it
+/// has no logit for. `draft_ids`: of the columns; empty: every id is its own column.
+double below_best(const double* logits, int64_t width, int64_t id,
+                  const std::vector<int64_t>& draft_ids) {
+  const auto found = std::find(draft_ids.begin(), draft_ids.end(), id);
+  const int64_t column = draft_ids.empty() ? id : found - draft_ids.begin();
+  if (column < 0 || column >= width) return INFINITY;
+  double squares = 0;
+  for (int64_t i = 0; i < width; ++i) {
+    squares += std::isfinite(logits[i]) ? logits[i] * logits[i] : 0.0;
   }
+  const double gap = *std::max_element(logits, logits + width) - logits[column];
+  return std::isnan(gap) ? INFINITY : gap / std::sqrt(std::max(squares, 1e-300));
+}
+
+/// Choices may differ where two logits are equal but for rounding: the error is how far below the
+/// best of b's logits either lies. [.., B-1] target ids, [.., K, V] logits.
+StageResult compare_choices(const at::Tensor& a, const at::Tensor& b, const at::Tensor& logits_b,
+                            double tolerance, const std::vector<int64_t>& draft_ids) {
+  StageResult result = compare_values("proposals", a, b, tolerance);
+  if (result.agrees || a.sizes() != b.sizes() || b.is_floating_point()) return result;
   const int64_t slots = logits_b.size(-2), proposing = b.size(-1), width = logits_b.size(-1);
-  const at::Tensor x = logits_a.to(at::kDouble).contiguous(),
-                   y = logits_b.to(at::kDouble).contiguous();
+  if (logits_b.numel() / width / slots * proposing != b.numel()) return result;
+  const at::Tensor x = a.to(at::kLong).contiguous(), y = b.to(at::kLong).contiguous(),
+                   rows = logits_b.to(at::kDouble).contiguous();
   result.error = 0;
   result.bound = tolerance;
-  for (int64_t row = 0; row < y.numel() / width; ++row) {
-    if (row % slots < slots - proposing) continue;  // proposing slots are the last ones
-    const auto *p = x.const_data_ptr<double>() + row * width,
-               *q = y.const_data_ptr<double>() + row * width;
-    const int64_t choice = std::max_element(p, p + width) - p;
-    double squares = 0;
-    for (int64_t i = 0; i < width; ++i) squares += std::isfinite(q[i]) ? q[i] * q[i] : 0.0;
-    const double gap = *std::max_element(q, q + width) - q[choice];
-    result.error = std::max(result.error, gap / std::sqrt(std::max(squares, 1e-300)));
+  for (int64_t i = 0; i < y.numel(); ++i) {
+    // Proposing slots are the last ones of a block.
+    const int64_t row = i / proposing * slots + slots - proposing + i % proposing;
+    const double* logits = rows.const_data_ptr<double>() + row * width;
+    for (const at::Tensor* ids : {&x, &y}) {
+      const int64_t id = ids->const_data_ptr<int64_t>()[i];
+      result.error = std::max(result.error, below_best(logits, width, id, draft_ids));
+    }
   }
   result.agrees = result.error <= tolerance;
   if (result.agrees) result.where.clear();
   return result;
+}
+
+/// Slots that neither side trains may say anything.
+StageResult compare_labels(const Stages& a, const Stages& b, double tolerance) {
+  at::Tensor x = *a.find("labels"), y = *b.find("labels");
+  const at::Tensor *weights_a = a.find("weights"), *weights_b = b.find("weights");
+  if (weights_a && weights_b && weights_a->sizes() == x.sizes() &&
+      weights_b->sizes() == y.sizes()) {
+    const at::Tensor untrained = weights_a->eq(0).logical_and(weights_b->eq(0));
+    x = x.masked_fill(untrained, -1);
+    y = y.masked_fill(untrained, -1);
+  }
+  return compare_values("labels", x, y, tolerance);
 }
 
 }  // namespace
@@ -146,15 +175,20 @@ std::vector<BlockPlace> telling_anchors(const block::BlockRule& rule, const data
   return places;
 }
 
-std::vector<StageResult> compare_stages(const Stages& a, const Stages& b, double tolerance) {
+std::vector<StageResult> compare_stages(const Stages& a, const Stages& b, double tolerance,
+                                        const std::vector<int64_t>& draft_ids) {
   std::vector<StageResult> results;
   for (const auto& [name, value] : a.all()) {
     const at::Tensor* other = b.find(name);
     if (!other) continue;
-    const at::Tensor *logits_a = a.find("logits"), *logits_b = b.find("logits");
-    results.push_back(name == "proposals" && logits_a && logits_b
-                          ? compare_choices(value, *other, *logits_a, *logits_b, tolerance)
-                          : compare_values(name, value, *other, tolerance));
+    const at::Tensor* logits = b.find("logits");
+    if (name == "proposals" && logits && logits->dim() >= 2 && other->dim() >= 1) {
+      results.push_back(compare_choices(value, *other, *logits, tolerance, draft_ids));
+    } else if (name == "labels") {
+      results.push_back(compare_labels(a, b, tolerance));
+    } else {
+      results.push_back(compare_values(name, value, *other, tolerance));
+    }
   }
   return results;
 }

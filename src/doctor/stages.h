@@ -73,7 +73,8 @@ struct StageResult {
 /// `tolerance`: bound of the relative error of every row of a floating stage; integers are compared
 /// exactly, proposals up to ties of logits within the tolerance. Stages that only one side has are
 /// left out.
-std::vector<StageResult> compare_stages(const Stages& a, const Stages& b, double tolerance);
+std::vector<StageResult> compare_stages(const Stages& a, const Stages& b, double tolerance,
+                                        const std::vector<int64_t>& draft_ids = {});
 
 /// Bound of a stage between two implementations of the same maths in this type.
 double stage_tolerance(nn::Compute compute);

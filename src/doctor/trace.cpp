@@ -47,7 +47,7 @@ Trace read_trace(const std::filesystem::path& path) {
         path.string(), kFormat, kVersion, format, version);
   }
   Trace trace{.program = metadata_of(*file, "program", "another program"),
-              .dtype = metadata_of(*file, "dtype", "f32"),
+              .dtype = metadata_of(*file, "dtype", ""),
               .ids = integers(*file, "ids", file)};
   if (trace.dtype != "f32" && trace.dtype != "bf16") {
     fail("{}: metadata dtype: expected f32 or bf16, got {}", path.string(), trace.dtype);

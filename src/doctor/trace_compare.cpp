@@ -4,6 +4,8 @@
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "base/error.h"
 #include "doctor/evidence.h"
 #include "doctor/trace.h"
@@ -49,64 +51,94 @@ Residuals all_residuals(const target::Target& target, const std::vector<int64_t>
   return residuals;
 }
 
-std::string name_of(const at::Tensor& part_SD, const Residuals& residuals,
-                    const target::Target& target) {
+/// What stands where a tap should, as far as it can be told.
+struct Standing {
+  std::optional<TapUse> use;
+  std::string words() const {
+    if (!use) return "no layer's output";
+    if (use->zeroed) return "zeros";
+    const std::string name =
+        use->layer < 0 ? "the embedding" : fmt::format("the output of block {}", use->layer);
+    return use->final_normed ? name + " after the target's final norm" : name;
+  }
+};
+
+Standing standing_in(const at::Tensor& part_SD, const Residuals& residuals,
+                     const target::Target& target) {
   const int64_t width = part_SD.size(1), rows = part_SD.size(0);
-  if (part_SD.norm().item<double>() == 0) return "zeros";
-  std::string best = "no layer's output";
+  if (part_SD.norm().item<double>() == 0) return {TapUse{.zeroed = true}};
+  Standing best;
   double least = 0.05;
   for (size_t i = 0; i < residuals.layers.size(); ++i) {
     const at::Tensor own_SD = residuals.bank_TF.narrow(0, 0, rows)
                                   .narrow(1, static_cast<int64_t>(i) * width, width)
                                   .contiguous();
-    const std::string name = residuals.layers[i] < 0
-                                 ? "the embedding"
-                                 : fmt::format("the output of block {}", residuals.layers[i]);
-    if (const double d = distance(part_SD, own_SD); d < least) least = d, best = name;
-    if (const double d = distance(part_SD, target.final_norm(own_SD)); d < least) {
-      least = d, best = name + " after the target's final norm";
+    for (const bool normed : {false, true}) {
+      const double d = distance(part_SD, normed ? target.final_norm(own_SD) : own_SD);
+      if (d >= least) continue;
+      least = d;
+      best.use = TapUse{.layer = residuals.layers[i], .final_normed = normed};
     }
   }
   return best;
 }
 
-/// Which layer each of their taps really is.
-void name_taps(const Trace& trace, const draft::DraftSpec& spec, const target::Target& target,
-               std::vector<std::string>& findings) {
+/// Which layer each of their taps really is, where they differ from the declared ones. Nothing
+/// where they cannot be told (other rows, other columns).
+std::vector<TapUse> name_taps(const Trace& trace, const draft::DraftSpec& spec,
+                              const target::Target& target, std::vector<std::string>& findings) {
   const at::Tensor* taps = trace.stages.find("taps");
   const int64_t width = target.config().hidden_size;
-  if (!taps || taps->dim() != 2 || taps->size(0) == 0) return;
+  if (!taps || taps->dim() != 2 || taps->size(0) == 0) return {};
   const auto wanted = static_cast<int64_t>(spec.taps.size()) * width;
   if (taps->size(1) != wanted) {
     findings.push_back(fmt::format("their features have {} columns, {} taps of {} make {}",
                                    taps->size(1), spec.taps.size(), width, wanted));
-    return;
+    return {};
   }
+  if (std::abs(taps->size(0) - trace.anchor) > 1) return {};  // rows are missing: which, who knows
   const int64_t rows = std::min(taps->size(0), static_cast<int64_t>(trace.ids.size()));
   const Residuals residuals = all_residuals(target, trace.ids);
   const at::Tensor theirs = taps->narrow(0, 0, rows).to(at::kFloat);
+  std::vector<TapUse> uses;
+  bool differ = false, all_told = true;
   for (size_t i = 0; i < spec.taps.size(); ++i) {
     const at::Tensor part_SD =
         theirs.narrow(1, static_cast<int64_t>(i) * width, width).contiguous();
-    const std::string name = name_of(part_SD, residuals, target);
-    const std::string declared =
-        spec.taps[i] < 0 ? "the embedding" : fmt::format("the output of block {}", spec.taps[i]);
-    if (name == declared) continue;
+    const Standing standing = standing_in(part_SD, residuals, target);
+    const Standing declared = {TapUse{.layer = spec.taps[i]}};
+    all_told = all_told && standing.use;
+    uses.push_back(standing.use.value_or(TapUse{}));
+    if (standing.words() == declared.words()) continue;
+    differ = true;
     findings.push_back(fmt::format("their tap {} of {} is {}; the config declares {}", i + 1,
-                                   spec.taps.size(), name, declared));
+                                   spec.taps.size(), standing.words(), declared.words()));
+  }
+  return differ && all_told ? uses : std::vector<TapUse>{};
+}
+
+/// One stage with one dimension more than it should have: what is left of a batch.
+void note_batches(const Stages& own, const Stages& theirs, std::vector<std::string>& findings) {
+  for (const auto& [name, value] : theirs.all()) {
+    const at::Tensor* ours = own.find(name);
+    if (value.dim() != ours->dim() + 1 || value.size(0) != 1) continue;
+    findings.push_back(fmt::format("{}: a batch dimension in front: expected {} dimensions, got {}",
+                                   name, ours->dim(), value.dim()));
   }
 }
 
 void count_context(const Trace& trace, std::vector<std::string>& findings) {
   for (const auto& [name, value] : trace.stages.all()) {
     if (name != "taps" && name != "fused" && name != "layers.0.k") continue;
+    if (value.dim() != (name == "layers.0.k" ? 3 : 2)) continue;
     const int64_t extra = value.size(0) - trace.anchor;
+    if (extra == 0) continue;
     if (extra == 1) {
       findings.push_back(fmt::format(
           "their context has one row more ({} for an anchor at {}): the anchor's own feature is "
           "visible",
           value.size(0), trace.anchor));
-    } else if (extra != 0) {
+    } else {
       findings.push_back(
           fmt::format("their context has {} rows {}, for an anchor at {}: {} of them",
                       std::abs(extra), extra > 0 ? "more" : "fewer", trace.anchor, value.size(0)));
@@ -156,26 +188,35 @@ TraceReport compare_trace(const Trace& trace, const draft::Drafter& drafter,
         trace.program, name, drafter.spec().num_layers - 1);
   }
   const Stages theirs = over_draft_vocabulary(trace.stages, drafter.spec(), report.findings);
-  report.stages = compare_stages(own, theirs, tolerance);
+  const std::vector<int64_t>& draft_ids = drafter.spec().draft_ids;
+  report.stages = compare_stages(own, theirs, tolerance, draft_ids);
   if (report.stages.empty()) {
     fail("trace of {}: expected a stage that we know, got none\n  hint: docs/TRACE.md lists them",
          trace.program);
   }
   if (report.agrees()) return report;
+  note_batches(own, theirs, report.findings);
   count_context(trace, report.findings);
-  name_taps(trace, drafter.spec(), *target, report.findings);
+  const auto under = [&](const Convention& convention) {
+    return compare_stages(trace_stages(convention, drafter, target, trace.ids, trace.anchor),
+                          theirs, tolerance, draft_ids);
+  };
+  const auto uses = name_taps(trace, drafter.spec(), *target, report.findings);
   size_t furthest = agreeing(report.stages);
   const auto length = static_cast<int64_t>(trace.ids.size());
   for (const Deviation& deviation : deviations_of(declared, *target, length)) {
-    const Convention other = deviate(declared, deviation);
-    const auto results = compare_stages(
-        trace_stages(other, drafter, target, trace.ids, trace.anchor), theirs, tolerance);
+    const auto results = under(deviate(declared, deviation));
     const std::string line = fmt::format("{} ({})", deviation.words, deviation.name);
     if (all_agree(results)) report.explained.push_back(line);
     if (const size_t reached = agreeing(results); reached > furthest) {
       furthest = reached;
       report.closest = line;
     }
+  }
+  if (report.explained.empty() && !uses.empty()) {
+    Convention convention = declared;
+    convention.taps = uses;
+    if (all_agree(under(convention))) report.explained.push_back("the taps named above (taps)");
   }
   return report;
 }

