@@ -108,8 +108,9 @@ void TargetOptions::add_path(CLI::App& app) {
 }
 
 text::ChatOptions TargetOptions::chat_options() const {
-  if (thinking == "auto") return {};
-  return {.enable_thinking = thinking == "on"};
+  text::ChatOptions options;
+  if (thinking != "auto") options.enable_thinking = thinking == "on";
+  return options;
 }
 
 void TargetOptions::add(CLI::App& app) {

@@ -42,7 +42,8 @@ class ConventionProposer final : public decode::Proposer {
 }  // namespace
 
 Convention declared_convention(const draft::DraftSpec& spec) {
-  Convention convention{.spec = spec};
+  Convention convention;
+  convention.spec = spec;
   for (int64_t layer : spec.taps) convention.taps.push_back({.layer = layer});
   return convention;
 }

@@ -162,7 +162,9 @@ class List {
     }
     if (rope.scaling != "default" || !rope.frequency_factors.empty()) {
       add("rope-scaling-ignored", "rotary scaling ignored", [](Convention& convention) {
-        convention.spec.rope = nn::RopeConfig{.theta = convention.spec.rope.theta};
+        const double theta = convention.spec.rope.theta;
+        convention.spec.rope = nn::RopeConfig();
+        convention.spec.rope.theta = theta;
       });
     }
   }

@@ -32,7 +32,9 @@ data::Dataset own_answers(const target::Target& target,
   const auto results = decode_prompts(target, nullptr, prompts, options);
   data::Dataset dataset;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    data::Document document{.ids = prompts[i], .key = i + 1};
+    data::Document document;
+    document.ids = prompts[i];
+    document.key = i + 1;
     document.loss_mask.assign(prompts[i].size(), 0);
     const auto& answer = results[i].tokens;
     document.ids.insert(document.ids.end(), answer.begin(), answer.end());

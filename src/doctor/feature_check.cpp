@@ -39,7 +39,8 @@ FeatureComparison compare_features(const data::FeatureReader& a, const data::Fea
                                    const target::Target* target) {
   check_comparable(a.info(), b.info());
   const int64_t width = a.info().hidden_size;
-  FeatureComparison result{.bound = features_bound(is_f32(a.info()) && is_f32(b.info()))};
+  FeatureComparison result;
+  result.bound = features_bound(is_f32(a.info()) && is_f32(b.info()));
   std::vector<FeatureSums> sums(a.info().taps.size());
   int64_t same = 0;
   data::Dataset common;

@@ -93,7 +93,9 @@ void add_thinking_arms(const text::Tokenizer& tokenizer, const text::ChatTemplat
                        Arms& arms) {
   if (!declared.knows_thinking()) return;
   for (const bool on : {true, false}) {
-    const auto chat = text::ChatTemplate::for_tokenizer(tokenizer, {.enable_thinking = on});
+    text::ChatOptions options;
+    options.enable_thinking = on;
+    const auto chat = text::ChatTemplate::for_tokenizer(tokenizer, options);
     arms.add(on ? "thinking-on" : "thinking-off", on ? "thinking mode on" : "thinking mode off",
              [&](const Conversation& question) {
                return text::encode_prompt(tokenizer, chat, question);

@@ -4,6 +4,7 @@
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <optional>
 
 #include "base/error.h"
@@ -54,7 +55,9 @@ Residuals all_residuals(const target::Target& target, const std::vector<int64_t>
 /// What stands where a tap should, as far as it can be told.
 struct Standing {
   std::optional<TapUse> use;
+  bool finite = true;
   std::string words() const {
+    if (!finite) return "not finite";
     if (!use) return "no layer's output";
     if (use->zeroed) return "zeros";
     const std::string name =
@@ -66,8 +69,11 @@ struct Standing {
 Standing standing_in(const at::Tensor& part_SD, const Residuals& residuals,
                      const target::Target& target) {
   const int64_t width = part_SD.size(1), rows = part_SD.size(0);
-  if (part_SD.norm().item<double>() == 0) return {TapUse{.zeroed = true}};
+  const double size = part_SD.norm().item<double>();
+  if (size == 0) return {TapUse{.zeroed = true}};
   Standing best;
+  best.finite = std::isfinite(size);
+  if (!best.finite) return best;
   double least = 0.05;
   for (size_t i = 0; i < residuals.layers.size(); ++i) {
     const at::Tensor own_SD = residuals.bank_TF.narrow(0, 0, rows)
@@ -152,7 +158,8 @@ void count_context(const Trace& trace, std::vector<std::string>& findings) {
 Stages over_draft_vocabulary(const Stages& theirs, const draft::DraftSpec& spec,
                              std::vector<std::string>& findings) {
   const at::Tensor* logits = theirs.find("logits");
-  if (!logits || spec.draft_ids.empty() || logits->size(-1) != spec.vocab_size) return theirs;
+  const bool whole = logits && logits->dim() > 0 && logits->size(-1) == spec.vocab_size;
+  if (spec.draft_ids.empty() || !whole) return theirs;
   findings.push_back(
       fmt::format("their head has all {} ids, the drafter's vocabulary {}: compared on those",
                   spec.vocab_size, spec.draft_ids.size()));
@@ -193,6 +200,11 @@ TraceReport compare_trace(const Trace& trace, const draft::Drafter& drafter,
   if (report.stages.empty()) {
     fail("trace of {}: expected a stage that we know, got none\n  hint: docs/TRACE.md lists them",
          trace.program);
+  }
+  if (trace.dtype == "f32" && computed != nn::Compute::kF32) {
+    report.findings.push_back(
+        fmt::format("they computed in f32, we in {}: compared within {:g}; --dtype f32 is sharper",
+                    nn::compute_name(computed), tolerance));
   }
   if (report.agrees()) return report;
   note_batches(own, theirs, report.findings);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -22,7 +23,8 @@ namespace dflash::serve {
 namespace {
 
 constexpr int kReadSeconds = 10, kWriteSeconds = 10, kIdleSeconds = 5;
-constexpr int kPollMs = 50;  // how soon an idle connection sees that the server stops
+constexpr int kRequestSeconds = 30;  // from a request's first byte to its last, however it trickles
+constexpr int kPollMs = 50;          // how soon an idle connection sees that the server stops
 
 bool wait_for(int socket, short events, int milliseconds) {
   pollfd one = {.fd = socket, .events = events, .revents = 0};
@@ -50,7 +52,7 @@ void address_of(int (*get)(int, sockaddr*, socklen_t*), int socket, std::string&
 
 class Connection final : public httplib::Stream, public HttpClient {
  public:
-  explicit Connection(int socket) : socket_(socket) {
+  Connection(int socket, const std::atomic<bool>& stopping) : socket_(socket), stopping_(stopping) {
     const int yes = 1;  // a piece of text is sent at once
     ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   }
@@ -59,23 +61,26 @@ class Connection final : public httplib::Stream, public HttpClient {
     ::close(socket_);
   }
 
-  bool left() const override {
-    if (!wait_for(socket_, POLLIN, 0)) return false;
-    char byte;
-    const ssize_t got = ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-  }
-  /// Another request begins to come in; false: it closed, idled for long, or `stopping`.
-  bool wait_for_request(const std::atomic<bool>& stopping) const {
-    for (int waited = 0; waited < kIdleSeconds * 1000 && !stopping; waited += kPollMs) {
-      if (begin_ < end_) return true;
-      if (wait_for(socket_, POLLIN, kPollMs)) return !left();
+  /// Also when it only closed its own side, and whatever it sent before.
+  bool left() const override { return wait_for(socket_, POLLRDHUP, 0); }
+  /// Another request begins to come in; false: it closed, idled for long, or the server stops.
+  bool wait_for_request() {
+    for (int waited = 0; waited < kIdleSeconds * 1000 && !stopping_; waited += kPollMs) {
+      if (begin_ < end_ || wait_for(socket_, POLLIN, kPollMs)) {
+        arrives_until_ = std::chrono::steady_clock::now() + std::chrono::seconds(kRequestSeconds);
+        return begin_ < end_ || !left();
+      }
     }
     return false;
   }
 
   bool is_readable() const override {
-    return begin_ < end_ || wait_for(socket_, POLLIN, kReadSeconds * 1000);
+    if (begin_ < end_) return true;
+    for (int waited = 0; waited < kReadSeconds * 1000 && !stopping_; waited += kPollMs) {
+      if (std::chrono::steady_clock::now() > arrives_until_) return false;
+      if (wait_for(socket_, POLLIN, kPollMs)) return true;
+    }
+    return false;
   }
   bool is_writable() const override {
     return !left() && wait_for(socket_, POLLOUT, kWriteSeconds * 1000);
@@ -109,6 +114,8 @@ class Connection final : public httplib::Stream, public HttpClient {
 
  private:
   int socket_;
+  const std::atomic<bool>& stopping_;
+  std::chrono::steady_clock::time_point arrives_until_ = {};  // the request must have come by then
   std::array<char, 4096> buffer_;
   size_t begin_ = 0, end_ = 0;
 };
@@ -177,10 +184,10 @@ class HttpServer::Impl final : public httplib::Server {
 };
 
 bool HttpServer::Impl::process_and_close_socket(socket_t socket) {
-  Connection connection(socket);
+  Connection connection(socket, stopping_);
   current = &connection;
   bool ok = true;
-  while (ok && !connection.last_request && connection.wait_for_request(stopping_)) {
+  while (ok && !connection.last_request && connection.wait_for_request()) {
     {
       std::lock_guard lock(mutex_);
       if (stopping_) break;

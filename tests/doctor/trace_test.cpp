@@ -3,10 +3,12 @@
 
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "doctor/world.h"
@@ -91,6 +93,27 @@ TEST_F(TraceTest, ProposalsMustBeTheLogitsOwn) {
   }
   const at::Tensor foreign = at::full_like(proposals, 1'000'000);
   EXPECT_FALSE(compare_trace(with(right, "proposals", foreign), *drafter_, target_).agrees());
+}
+
+// Files come from strangers: logits of any shape beside other proposals.
+TEST_F(TraceTest, LogitsOfOtherShapesAreADifferenceAndNoMore) {
+  const Trace right = recorded(declared_);
+  const at::Tensor proposals = right.stages.find("proposals")->add(1);
+  const at::Tensor logits = *right.stages.find("logits");
+  for (const at::Tensor& odd :
+       {at::zeros({1, 3'000'000}), logits.narrow(0, 0, 1), logits.narrow(0, 0, 0),
+        logits.narrow(1, 0, 0), at::zeros({}), logits.unsqueeze(0), logits.flatten()}) {
+    const Trace changed = with(with(right, "logits", odd), "proposals", proposals);
+    EXPECT_FALSE(compare_trace(changed, *drafter_, target_).agrees()) << odd.sizes();
+  }
+}
+
+TEST_F(TraceTest, TapsThatAreNotFiniteAreCalledSo) {
+  const Trace right = recorded(declared_);
+  const at::Tensor taps = right.stages.find("taps")->clone();
+  taps.narrow(1, 0, 32).fill_(NAN);
+  const std::string text = compare_trace(with(right, "taps", taps), *drafter_, target_).to_text();
+  EXPECT_NE(text.find("tap 1 of 3 is not finite"), std::string::npos) << text;
 }
 
 TEST_F(TraceTest, LabelsOfUntrainedSlotsMaySayAnything) {

@@ -233,15 +233,6 @@ TEST_F(ServerTest, APortIsNeverShared) {
   EXPECT_THROW(Service(target_, nullptr, {.port = port}), Error);
 }
 
-/// Says 'a' for ever to "long", and "b" after that to anything else.
-fake::HiddenFunction talkative() {
-  return spoken([](std::string_view text) -> char {
-    const std::string_view said = text.substr(text.rfind("assistant\n") + 10);
-    if (text.find("long") != std::string_view::npos) return 'a';
-    return said.size() < 40 ? "bcd"[said.size() % 3] : char{0};
-  });
-}
-
 TEST_F(ServerTest, AClientThatLeavesFreesItsSlot) {  // R-SV-4
   const fake::FakeTarget target({.vocab = kLetters, .max_positions = 1 << 20}, talkative());
   Service service(target, lookup_.get(), {.scheduler = {.num_slots = 2}});

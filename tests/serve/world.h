@@ -124,6 +124,15 @@ inline fake::HiddenFunction answers(std::map<std::string, std::string> texts) {
   });
 }
 
+/// Says 'a' for ever to "long", and "b" after that to anything else.
+inline fake::HiddenFunction talkative() {
+  return spoken([](std::string_view text) -> char {
+    const std::string_view said = text.substr(text.rfind("assistant\n") + 10);
+    if (text.find("long") != std::string_view::npos) return 'a';
+    return said.size() < 40 ? "bcd"[said.size() % 3] : char{0};
+  });
+}
+
 /// A service on a thread of its own, until it goes out of scope.
 class Service {
  public:
