@@ -6,6 +6,7 @@
 import json
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -20,22 +21,24 @@ def _free_port():
 class LlamaServer:
     """Greedy, one sequence, f32 cache, no reuse of prompts."""
 
-    def __init__(self, program, target, drafter, num_drafts, threads=2, start_seconds=300):
+    def __init__(self, program, target, drafter, num_drafts, threads=1, start_seconds=300):
         self.url = f"http://127.0.0.1:{_free_port()}"
         port = self.url.rsplit(":", 1)[1]
         command = [program, "-m", target, "-md", drafter, "--spec-type", "draft-dflash",
                    "--spec-draft-n-max", num_drafts, "--spec-draft-n-min", 0, "--host", "127.0.0.1",
                    "--port", port, "-t", threads, "-c", 2048, "-np", 1, "-ctk", "f32", "-ctv",
                    "f32", "-ctkd", "f32", "-ctvd", "f32", "--no-warmup"]
-        self.process = subprocess.Popen([str(part) for part in command],
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen([str(part) for part in command], stdout=self.log,
+                                        stderr=self.log)
         self._wait(start_seconds)
 
     def _wait(self, seconds):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.process.poll() is not None:
-                raise RuntimeError("llama-server: " + self.process.stderr.read().decode()[-2000:])
+                self.log.seek(0)
+                raise RuntimeError("llama-server: " + self.log.read().decode()[-2000:])
             try:
                 urllib.request.urlopen(self.url + "/health").read()
                 return
