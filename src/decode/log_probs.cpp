@@ -25,6 +25,7 @@ TokenLogProbs log_probs(std::span<const float> logits_V, int64_t token, int64_t 
   const double norm = log_sum_exp(logits_V);
   TokenLogProbs result;
   result.log_prob = logits_V[token] - norm;
+  if (num_top == 0) return result;
   std::vector<int64_t> ids;
   for (int64_t id = 0; id < vocab; ++id) {
     if (std::isfinite(logits_V[id])) ids.push_back(id);

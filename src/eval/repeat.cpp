@@ -22,7 +22,7 @@ double WindowCount::share() const {
 }
 
 std::vector<std::vector<int64_t>> WatchedProposer::propose(std::span<const Sequence> sequences) {
-  std::vector<std::vector<int64_t>> lists = inner_.propose(sequences);
+  std::vector<std::vector<int64_t>> lists = ForwardingProposer::propose(sequences);
   for (const std::vector<int64_t>& ids : lists) {
     if (ids.size() >= 4) count_.add(ids, static_cast<int64_t>(ids.size()));
   }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "decode/engine.h"
+#include "decode/forwarding_proposer.h"
 
 namespace dflash::eval {
 
@@ -20,23 +20,15 @@ struct WindowCount {
 };
 
 /// Hands everything on to `inner` and counts the blocks that repeat.
-class WatchedProposer final : public decode::Proposer {
+class WatchedProposer final : public decode::ForwardingProposer {
  public:
-  explicit WatchedProposer(decode::Proposer& inner) : inner_(inner) {}
+  using ForwardingProposer::ForwardingProposer;
 
   std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override;
-  void observe(std::span<const Committed> committed, const at::Tensor& taps_RF) override {
-    inner_.observe(committed, taps_RF);
-  }
-  void reset(int64_t slot, int64_t rows) override { inner_.reset(slot, rows); }
-  std::vector<int64_t> taps() const override { return inner_.taps(); }
-  int64_t max_proposals() const override { return inner_.max_proposals(); }
-  std::string name() const override { return inner_.name(); }
 
   const WindowCount& count() const { return count_; }
 
  private:
-  decode::Proposer& inner_;
   WindowCount count_;  // one window a block
 };
 

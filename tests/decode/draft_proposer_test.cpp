@@ -6,34 +6,13 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "decode/forwarding_proposer.h"
 #include "decode/proposers.h"
+#include "decode/tiny_drafter.h"
 #include "target/random.h"
 
 namespace dflash::decode {
 namespace {
-
-draft::DraftSpec tiny_spec(const target::Target& target) {
-  draft::DraftSpec spec;
-  spec.num_layers = 2;
-  spec.hidden_size = target.config().hidden_size;
-  spec.num_heads = 4;
-  spec.num_kv_heads = 2;
-  spec.head_dim = 8;
-  spec.intermediate_size = 48;
-  spec.taps = {0, 1};
-  spec.target_hidden_size = target.config().hidden_size;
-  spec.target_num_layers = target.config().num_layers;
-  spec.rule = {.block_size = 5, .mask_id = 95, .layers = std::vector<block::LayerRule>(2)};
-  spec.vocab_size = target.config().vocab_size;
-  return spec;
-}
-
-std::shared_ptr<const draft::Drafter> drafter_of(const draft::DraftSpec& spec,
-                                                 nn::Compute compute = nn::Compute::kF32) {
-  const auto drafter = draft::Drafter::create(spec, compute, 7);
-  drafter->pack();
-  return drafter;
-}
 
 std::vector<Request> requests_of(int64_t count, double temperature) {
   std::vector<Request> requests;
@@ -82,29 +61,19 @@ INSTANTIATE_TEST_SUITE_P(All, WithCompute,
                          ::testing::Values(nn::Compute::kF32, nn::Compute::kBF16));
 
 /// Forwards to a drafter's proposer and keeps what it proposed by anchor position.
-class Watching final : public Proposer {
+class Watching final : public ForwardingProposer {
  public:
-  explicit Watching(Proposer& inner) : inner_(inner) {}
+  using ForwardingProposer::ForwardingProposer;
   std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override {
-    auto lists = inner_.propose(sequences);
+    auto lists = ForwardingProposer::propose(sequences);
     for (size_t i = 0; i < lists.size(); ++i) {
       EXPECT_LE(static_cast<int64_t>(lists[i].size()), sequences[i].room);
       if (sequences[i].slot == 0) proposed[sequences[i].ids.size() - 1] = lists[i];
     }
     return lists;
   }
-  void observe(std::span<const Committed> committed, const at::Tensor& taps_RF) override {
-    inner_.observe(committed, taps_RF);
-  }
-  void reset(int64_t slot, int64_t rows) override { inner_.reset(slot, rows); }
-  std::vector<int64_t> taps() const override { return inner_.taps(); }
-  int64_t max_proposals() const override { return inner_.max_proposals(); }
-  std::string name() const override { return inner_.name(); }
 
   std::map<size_t, std::vector<int64_t>> proposed;
-
- private:
-  Proposer& inner_;
 };
 
 TEST(DraftProposer, DraftsDependOnTheCommittedTextAlone) {

@@ -9,8 +9,10 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "decode/forwarding_proposer.h"
 #include "decode/proposers.h"
 #include "decode/test_proposers.h"
+#include "decode/tiny_drafter.h"
 #include "serve/reply.h"
 #include "serve/world.h"
 #include "target/random.h"
@@ -239,51 +241,23 @@ TEST_F(SchedulerTest, CountsEqualTheEngines) {
   EXPECT_GT(all.counts.tau(), 1.0);
 }
 
-/// Random, so it accepts next to nothing; what it proposes depends on every row of its context.
-std::shared_ptr<const draft::Drafter> random_drafter(const target::Target& target) {
-  draft::DraftSpec spec;
-  spec.num_layers = 2;
-  spec.hidden_size = target.config().hidden_size;
-  spec.num_heads = 4;
-  spec.num_kv_heads = 2;
-  spec.head_dim = 8;
-  spec.intermediate_size = 48;
-  spec.taps = {0, 1};
-  spec.target_hidden_size = target.config().hidden_size;
-  spec.target_num_layers = target.config().num_layers;
-  spec.rule = {.block_size = 5, .mask_id = 95, .layers = std::vector<block::LayerRule>(2)};
-  spec.vocab_size = target.config().vocab_size;
-  const auto drafter = draft::Drafter::create(spec, nn::Compute::kF32, 7);
-  drafter->pack();
-  return drafter;
-}
-
 /// Writes down what another proposes.
-class Recorder final : public decode::Proposer {
+class Recorder final : public decode::ForwardingProposer {
  public:
-  explicit Recorder(decode::Proposer& inner) : inner_(inner) {}
+  using ForwardingProposer::ForwardingProposer;
   std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override {
-    auto lists = inner_.propose(sequences);
+    auto lists = ForwardingProposer::propose(sequences);
     for (const auto& list : lists) proposed.push_back(list);
     return lists;
   }
-  void observe(std::span<const Committed> committed, const at::Tensor& taps_RF) override {
-    inner_.observe(committed, taps_RF);
-  }
-  void reset(int64_t slot, int64_t rows) override { inner_.reset(slot, rows); }
-  std::vector<int64_t> taps() const override { return inner_.taps(); }
-  int64_t max_proposals() const override { return inner_.max_proposals(); }
-  std::string name() const override { return inner_.name(); }
 
   std::vector<std::vector<int64_t>> proposed;
-
- private:
-  decode::Proposer& inner_;
 };
 
 TEST_F(SchedulerTest, AReusedPrefixChangesNothing) {  // R-SV-5, SV-01, SV-02
   const auto target = target::make_random_llama(target::tiny_llama_config(), 3);
-  const auto proposer = decode::make_draft_proposer(random_drafter(*target), *target);
+  const auto proposer =
+      decode::make_draft_proposer(decode::drafter_of(decode::tiny_spec(*target)), *target);
   const std::vector<int64_t> shared = random_ids(6, 21);
   const auto with_tail = [&](std::vector<int64_t> tail) {
     std::vector<int64_t> ids = shared;
