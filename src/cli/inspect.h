@@ -12,6 +12,6 @@ int inspect_block(int argc, char** argv);
 int inspect_path(int argc, char** argv);
 
 /// What `prepare` would see in the lines of a file, counted.
-Json describe_jsonl(const std::filesystem::path& path);
+Json describe_records(const std::filesystem::path& path);
 
 }  // namespace dflash::cli

@@ -11,6 +11,7 @@
 #include "draft/formats.h"
 #include "io/gguf.h"
 #include "io/jsonl.h"
+#include "io/records.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
 
@@ -180,8 +181,11 @@ Json describe(fs::path path) {
   if (is_file_of_run(path)) {
     return describe_run(path.has_parent_path() ? path.parent_path() : fs::path("."));
   }
-  if (path.extension() == ".jsonl") return describe_jsonl(path);
-  if (path.extension() == ".json") return describe_report(path);
+  const bool is_json = path.extension() == ".json";
+  if (path.extension() == ".jsonl" || (is_json && io::is_record_array(path))) {
+    return describe_records(path);
+  }
+  if (is_json) return describe_report(path);
   if (path.extension() == ".gguf") {
     const std::string architecture = io::GgufFile::open(path)->string("general.architecture");
     return architecture == "dflash" ? describe_drafter(path) : describe_gguf(path);

@@ -1,9 +1,9 @@
-// inspect FILE.jsonl: what its rows say.
+// inspect FILE.jsonl, or a .json file of records: what its rows say.
 #include <map>
 
 #include "cli/inspect.h"
 #include "data/rows.h"
-#include "io/jsonl.h"
+#include "io/records.h"
 
 namespace dflash::cli {
 namespace {
@@ -22,13 +22,11 @@ const char* kind_name(data::Row::Kind kind) {
 
 }  // namespace
 
-Json describe_jsonl(const std::filesystem::path& path) {
+Json describe_records(const std::filesystem::path& path) {
   std::map<std::string, int64_t> fields, rows, rejected;
   int64_t answer_tokens = 0;
-  io::JsonlOptions options;
-  options.on_bad_line = io::OnBadLine::kSkip;
-  options.report = [](int64_t, const std::string&) {};
-  const auto counts = io::read_jsonl_in_order(path, options, [&](int64_t, const auto& record) {
+  const io::RecordOptions options{.on_bad = io::OnBadLine::kSkip};
+  const auto counts = io::read_records(path, options, [&](const auto&, const auto& record) {
     if (record.is_object()) {
       for (const auto& [name, value] : record.items()) ++fields[name];
     }
@@ -40,10 +38,11 @@ Json describe_jsonl(const std::filesystem::path& path) {
       ++rejected[std::get<data::Rejected>(parsed).reason];
     }
   });
-  Json json = {{"kind", "lines"},  {"lines", counts.lines}, {"broken_lines", counts.skipped},
-               {"fields", fields}, {"rows", rows},          {"no_rows", rejected}};
+  const std::string unit = counts.is_array ? "records" : "lines";
+  Json json = {{"kind", unit},     {unit, counts.seen}, {"broken_" + unit, counts.skipped},
+               {"fields", fields}, {"rows", rows},      {"no_rows", rejected}};
   if (answer_tokens > 0) json["answer_tokens"] = answer_tokens;
-  if (counts.cut_off) json["last_line"] = "cut off";
+  if (!counts.cut_off.empty()) json["cut_off"] = counts.cut_off;
   return json;
 }
 

@@ -147,7 +147,7 @@ std::filesystem::path task_file(const std::string& name) {
   if (name == "humaneval") return jobs::assets_folder() / "HumanEval.jsonl";
   if (name == "heldout") return jobs::prompts_folder() / "heldout.jsonl";
   if (!std::filesystem::exists(name) || std::filesystem::is_directory(name)) {
-    fail("--tasks {}: expected heldout, humaneval or a jsonl file{}", name,
+    fail("--tasks {}: expected heldout, humaneval or a file of prompts{}", name,
          did_you_mean(name, {"heldout", "humaneval"}));
   }
   return name;

@@ -143,7 +143,7 @@ void add_train_options(CLI::App& app, train::TrainOptions& options, TrainingFlag
 }
 
 void ValidationOptions::add(CLI::App& app) {
-  app.add_option("--validate", prompts, "jsonl of held-out prompts, decoded for real");
+  app.add_option("--validate", prompts, "held-out prompts (.jsonl or .json), decoded for real");
   app.add_option("--validate-limit", limit, "prompts of a validation, the first ones (0: all)")
       ->check(integer_from(0));
   app.add_option("--validate-max-new", max_new_tokens, "tokens of a validation answer at most")

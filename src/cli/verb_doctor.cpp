@@ -69,7 +69,8 @@ void DoctorOptions::add(CLI::App& app) {
   app.add_option("--dataset", dataset, "check a dataset folder; with --features, its captures");
   app.add_option("--features", features, "one capture: check it; two: compare them")
       ->expected(1, 2);
-  app.add_option("--tasks", prompts, "prompts to answer: heldout, humaneval, or a jsonl file");
+  app.add_option("--tasks", prompts,
+                 "prompts to answer: heldout, humaneval, or a .jsonl or .json file");
   app.add_option("--limit", limit, "first prompts of the set (0: 24 to explain, 2 to prove)")
       ->check(CLI::Range(0, 4096));
   app.add_option("--max-new", max_new, "tokens of an answer at most")->check(CLI::Range(2, 65536));

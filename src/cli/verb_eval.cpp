@@ -56,7 +56,7 @@ int run_eval(int argc, char** argv) {
   target.add(app);
   sampling.add(app);
   app.add_option("--drafter", drafters, "drafter or run folder; several are compared");
-  app.add_option("--tasks", sets, "heldout, humaneval, or jsonl files")->delimiter(',');
+  app.add_option("--tasks", sets, "heldout, humaneval, or .jsonl or .json files")->delimiter(',');
   app.add_option("--limit", limit, "first tasks of each set (0: all)")->check(integer_from(0));
   app.add_option("--batch", options.batch, "1: speeds are measured; more: tau only, quick")
       ->check(integer_from(1, 4096));

@@ -38,7 +38,7 @@ int run_prepare(int argc, char** argv) {
   auto& app = parser.app();
   target.add_path(app);
   app.add_option("files", files,
-                 ".jsonl (messages, conversations, prompt/response, answers of "
+                 ".jsonl, or a .json array (messages, conversations, prompt/response, answers of "
                  "regenerate, text) or .txt")
       ->required();
   app.add_option("--out", out, "dataset folder");

@@ -15,7 +15,8 @@ int run_regenerate(int argc, char** argv) {
   bool json = false;
   auto& app = parser.app();
   target.add(app);
-  app.add_option("--prompts", prompts_path, "jsonl with `prompt` or `messages`")->required();
+  app.add_option("--prompts", prompts_path, ".jsonl, or a .json array, of `prompt` or `messages`")
+      ->required();
   app.add_option("--out", out, "jsonl of answers; an existing one is gone on with");
   app.add_option("--limit", limit, "first prompts only (0: all)")->check(integer_from(0));
   app.add_option("--max-new", options.max_new_tokens, "tokens of one answer at most")

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "data/rows.h"
-#include "io/jsonl.h"
+#include "io/records.h"
 
 namespace dflash::data {
 namespace fs = std::filesystem;
@@ -116,9 +116,10 @@ void HeldOut::add_prompt(std::string_view prompt) {
 }
 
 void HeldOut::add_file(const fs::path& path) {
-  if (path.extension() != ".jsonl") return add_text(read_text(path));
-  io::read_jsonl_in_order(path, {},
-                          [&](int64_t, const OrderedJson& record) { add_row(*this, record); });
+  const bool records =
+      path.extension() == ".jsonl" || (path.extension() == ".json" && io::is_record_array(path));
+  if (!records) return add_text(read_text(path));
+  io::read_records(path, {}, [&](const auto&, const auto& record) { add_row(*this, record); });
 }
 
 bool HeldOut::shares_run_with(std::string_view text) const {

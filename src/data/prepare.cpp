@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "base/stop.h"
 #include "data/contamination.h"
-#include "io/jsonl.h"
+#include "io/records.h"
 #include "text/unrendered.h"
 
 namespace dflash::data {
@@ -42,7 +42,8 @@ void supervised_runs(const std::vector<uint8_t>& mask, Each each) {
 void check_extension(const fs::path& path) {
   constexpr std::array<std::string_view, 5> kKnown = {"", ".txt", ".jsonl", ".json", ".ndjson"};
   if (std::find(kKnown.begin(), kKnown.end(), path.extension().string()) != kKnown.end()) return;
-  fail("{}: expected a .jsonl or .txt file\n  hint: rename it when it is one", path.string());
+  fail("{}: expected a .jsonl, .json or .txt file\n  hint: rename it when it is one",
+       path.string());
 }
 
 /// Fields of OUT.jsonl.json, which `regenerate` writes beside its answers; null when there is none.
@@ -110,20 +111,20 @@ void Preparer::read_file(const fs::path& path) {
     return;
   }
   read_answers_settings(path);
-  const auto where = [&](int64_t line) { return fmt::format("{}:{}", path.string(), line); };
-  const io::JsonlOptions jsonl{.on_bad_line = io::OnBadLine::kSkip,
-                               .report = [&](int64_t line, const std::string& reason) {
-                                 progress_.update(++out_.report.rows);
-                                 out_.report.drop("broken line", where(line), reason);
-                               }};
-  const auto on_record = [&](int64_t line, const OrderedJson& record) {
+  const io::RecordOptions options{
+      .on_bad = io::OnBadLine::kSkip,
+      .report = [&](const io::RecordPlace& place, const std::string& reason) {
+        progress_.update(++out_.report.rows);
+        out_.report.drop(fmt::format("broken {}", place.unit), place.str(), reason);
+      }};
+  const auto counts = io::read_records(path, options, [&](const auto& place, const auto& record) {
     if (stop_requested()) fail("stopped before the end: nothing was written");
-    read_record(where(line), record);
-  };
-  const auto counts = io::read_jsonl_in_order(path, jsonl, on_record);
-  if (counts.cut_off) {
+    read_record(place.str(), record);
+  });
+  if (!counts.cut_off.empty()) {
     ++out_.report.rows;
-    out_.report.drop("cut off at the end of the file", where(counts.lines), "");
+    log_warning("{}: {}; is the file whole?", path.string(), counts.cut_off);
+    out_.report.drop("cut off at the end of the file", path.string(), counts.cut_off);
   }
 }
 

@@ -35,12 +35,12 @@ struct Prepared {
   PrepareReport report;
 };
 
-/// Reads .jsonl files (shapes: rows.h) and, with `plain_text`, .txt files whole. A conversation
-/// becomes a document for each of ChatTemplate::training_rows; one of which the template leaves
-/// something out, such as reasoning or tools, is dropped whole and counted. `chat` may be null
-/// when no row needs a template: rows that do are dropped and counted. Broken lines and a torn last
-/// line are counted. Error: a missing file, ids made by another tokenizer (as the settings file
-/// beside regenerated answers says), or nothing kept (with the table).
+/// Reads files of records (io/records.h; shapes: rows.h) and, with `plain_text`, .txt files whole.
+/// A conversation becomes a document for each of ChatTemplate::training_rows; one of which the
+/// template leaves something out, such as reasoning or tools, is dropped whole and counted. `chat`
+/// may be null when no row needs a template: rows that do are dropped and counted. Broken records
+/// and a torn end are counted. Error: a missing file, ids made by another tokenizer (as the
+/// settings file beside regenerated answers says), or nothing kept (with the table).
 Prepared prepare(const std::vector<std::filesystem::path>& files, const text::Tokenizer& tokenizer,
                  const text::ChatTemplate* chat, const PrepareOptions& options);
 

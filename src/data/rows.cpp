@@ -337,7 +337,7 @@ ParsedRow plain(const OrderedJson& text) {
 }
 
 ParsedRow by_shape(const OrderedJson& record) {
-  if (!record.is_object()) return Rejected{"line is not a JSON object", record.type_name()};
+  if (!record.is_object()) return Rejected{"not a JSON object", record.type_name()};
   const OrderedJson* prompt_ids = field(record, "prompt_ids");
   const OrderedJson* answer_ids = field(record, "answer_ids");
   if (prompt_ids && answer_ids) return exact(*prompt_ids, *answer_ids);

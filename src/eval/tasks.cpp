@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/rows.h"
-#include "io/jsonl.h"
+#include "io/records.h"
 
 namespace dflash::eval {
 namespace {
@@ -15,7 +15,7 @@ bool is_human_eval(const OrderedJson& record) {
   return !record.contains("messages");
 }
 
-Task parse_task(const OrderedJson& record, int64_t line) {
+Task parse_task(const OrderedJson& record, const io::RecordPlace& place) {
   data::Row row = data::parse_prompt(record);
   if (is_human_eval(record)) {
     std::string& content = row.conversation.messages.back().content;
@@ -24,7 +24,7 @@ Task parse_task(const OrderedJson& record, int64_t line) {
   if (const auto rejected = data::read_id(record, "task_id", row.id)) {
     fail("{}: {}", rejected->reason, rejected->detail);
   }
-  return {row.id.empty() ? fmt::format("line {}", line) : row.id, std::move(row.conversation)};
+  return {row.id.empty() ? place.in_file() : row.id, std::move(row.conversation)};
 }
 
 }  // namespace
@@ -39,17 +39,16 @@ std::string human_eval_message(std::string_view prompt) {
 TaskSet read_tasks(const std::filesystem::path& path, int64_t limit) {
   TaskSet set;
   set.name = path.stem().string();
-  const auto counts = io::read_jsonl_in_order(path, {}, [&](int64_t line, const auto& record) {
+  const auto counts = io::read_records(path, {}, [&](const auto& place, const auto& record) {
     if (limit > 0 && static_cast<int64_t>(set.tasks.size()) >= limit) return;
     try {
-      set.tasks.push_back(parse_task(record, line));
+      set.tasks.push_back(parse_task(record, place));
     } catch (const Error& error) {
       throw io::BadRecord(error.what());
     }
   });
-  if (counts.cut_off) {
-    log_warning("tasks: {}: the last line ({}) is cut off and left out; is the file whole?",
-                path.string(), counts.lines);
+  if (!counts.cut_off.empty()) {
+    log_warning("tasks: {}: {}; it is left out; is the file whole?", path.string(), counts.cut_off);
   }
   if (set.tasks.empty()) fail("tasks: {}: expected at least one task, got none", path.string());
   return set;

@@ -30,9 +30,9 @@ Value parse_line(const LineReader::Line& line, const JsonlOptions& options) {
 }
 
 template <typename Value>
-JsonlCounts read_lines(const std::filesystem::path& path, const JsonlOptions& options,
+JsonlCounts read_lines(BufferedFile& file, const JsonlOptions& options,
                        const std::function<void(int64_t line, const Value& record)>& on_record) {
-  LineReader reader(path, options.max_line_bytes);
+  LineReader reader(file, options.max_line_bytes);
   LineReader::Line line;
   JsonlCounts counts;
   while (reader.next(line)) {
@@ -51,7 +51,7 @@ JsonlCounts read_lines(const std::filesystem::path& path, const JsonlOptions& op
       if (!parsed && !line.ended) {
         counts.cut_off = true;
       } else if (options.on_bad_line == OnBadLine::kFail) {
-        fail("bad line: {}:{}: {}", path.string(), counts.lines, error.what());
+        fail("bad line: {}:{}: {}", file.path().string(), counts.lines, error.what());
       } else {
         counts.skipped += 1;
         if (options.report) options.report(counts.lines, error.what());
@@ -65,13 +65,14 @@ JsonlCounts read_lines(const std::filesystem::path& path, const JsonlOptions& op
 
 JsonlCounts read_jsonl(const std::filesystem::path& path, const JsonlOptions& options,
                        const std::function<void(int64_t line, const Json& record)>& on_record) {
-  return read_lines<Json>(path, options, on_record);
+  BufferedFile file(path);
+  return read_lines<Json>(file, options, on_record);
 }
 
 JsonlCounts read_jsonl_in_order(
-    const std::filesystem::path& path, const JsonlOptions& options,
+    BufferedFile& file, const JsonlOptions& options,
     const std::function<void(int64_t line, const OrderedJson& record)>& on_record) {
-  return read_lines<OrderedJson>(path, options, on_record);
+  return read_lines<OrderedJson>(file, options, on_record);
 }
 
 }  // namespace dflash::io

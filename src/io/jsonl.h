@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "io/buffered_file.h"
 
 namespace dflash::io {
 
@@ -41,9 +42,10 @@ struct JsonlCounts {
 JsonlCounts read_jsonl(const std::filesystem::path& path, const JsonlOptions& options,
                        const std::function<void(int64_t line, const Json& record)>& on_record);
 
-/// The same, keys in the order of the file: of tools it lands in the prompt.
+/// The same from an opened file, keys in the order of the file. Records of datasets and prompts are
+/// read by io/records.h, which calls this.
 JsonlCounts read_jsonl_in_order(
-    const std::filesystem::path& path, const JsonlOptions& options,
+    BufferedFile& file, const JsonlOptions& options,
     const std::function<void(int64_t line, const OrderedJson& record)>& on_record);
 
 }  // namespace dflash::io

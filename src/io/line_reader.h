@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
-#include <vector>
+#include <string_view>
+
+#include "io/buffered_file.h"
 
 namespace dflash::io {
 
@@ -16,24 +17,18 @@ class LineReader {
     bool ended = false;     // false: the file stopped before a line feed
   };
 
-  /// Error: missing or unreadable.
-  LineReader(const std::filesystem::path& path, uint64_t max_line_bytes);
-  ~LineReader();
-  LineReader(const LineReader&) = delete;
-  LineReader& operator=(const LineReader&) = delete;
+  /// Reads on from where `file`, which must outlive the reader, stands.
+  LineReader(BufferedFile& file, uint64_t max_line_bytes)
+      : file_(file), max_line_bytes_(max_line_bytes) {}
 
   /// False at the end of the file.
   bool next(Line& line);
 
  private:
-  bool fill();
-  void append(Line& line, const char* from, size_t size) const;
+  void append(Line& line, std::string_view text) const;
 
-  std::filesystem::path path_;
+  BufferedFile& file_;
   uint64_t max_line_bytes_;
-  int fd_ = -1;
-  std::vector<char> buffer_;
-  size_t begin_ = 0, end_ = 0;
 };
 
 }  // namespace dflash::io

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "data/rows.h"
 #include "io/fingerprint.h"
-#include "io/jsonl.h"
+#include "io/records.h"
 
 namespace dflash::jobs {
 namespace {
@@ -36,10 +36,10 @@ std::string kind_of(const OrderedJson& record) {
 PromptFile read_prompts(const std::filesystem::path& path, int64_t limit) {
   PromptFile file;
   auto& prompts = file.prompts;
-  std::map<std::string, int64_t> lines;  // of the ids
-  const auto counts = io::read_jsonl_in_order(path, {}, [&](int64_t line, const auto& record) {
+  std::map<std::string, std::string> places;  // in the file, of the ids
+  const auto counts = io::read_records(path, {}, [&](const auto& place, const auto& record) {
     if (limit > 0 && static_cast<int64_t>(prompts.size()) >= limit) return;
-    const std::string where = fmt::format("{}:{}", path.string(), line);
+    const std::string where = place.str();
     bool given = false;  // its id, not hashed
     try {
       data::Row row = data::parse_prompt(record);
@@ -48,10 +48,10 @@ PromptFile read_prompts(const std::filesystem::path& path, int64_t limit) {
     } catch (const std::exception& e) {
       fail("not a prompt: {}: {}", where, e.what());
     }
-    const auto [first, fresh] = lines.emplace(prompts.back().id, line);
+    const auto [first, fresh] = places.emplace(prompts.back().id, place.in_file());
     if (fresh) return;
     if (given) {
-      fail("two prompts with one id: {}: {} is the id of line {} too", where, first->first,
+      fail("two prompts with one id: {}: {} is the id of {} too", where, first->first,
            first->second);
     }
     prompts.pop_back();
@@ -62,10 +62,9 @@ PromptFile read_prompts(const std::filesystem::path& path, int64_t limit) {
     log_warning("{}: {} prompt{} said before in the file and left out", path.string(),
                 file.repeated, file.repeated == 1 ? " is" : "s are");
   }
-  if (counts.cut_off) {
+  if (!counts.cut_off.empty()) {
     file.cut_off = 1;
-    log_warning("{}: the last line ({}) is cut off and left out; is the file whole?", path.string(),
-                counts.lines);
+    log_warning("{}: {}; it is left out; is the file whole?", path.string(), counts.cut_off);
   }
   return file;
 }

@@ -1,6 +1,7 @@
-// Prompt files: one JSON object a line, in any shape of a conversation that data/rows.h reads; `id`
-// and `kind` are optional. An assistant's turn at the end is left out: the target writes its own.
-// HumanEval's own lines (`task_id`, `prompt`) are eval's business.
+// Prompt files: JSON objects, one a line or in one array (io/records.h), in any shape of a
+// conversation that data/rows.h reads; `id` and `kind` are optional. An assistant's turn at the end
+// is left out: the target writes its own. HumanEval's own lines (`task_id`, `prompt`) are eval's
+// business.
 #pragma once
 
 #include <filesystem>
@@ -16,16 +17,16 @@ namespace dflash::jobs {
 struct Prompt {
   std::string id, kind;
   text::Conversation conversation;
-  std::string where = {};  // file and line, for messages
+  std::string where = {};  // file and line or record, for messages
 };
 
 struct PromptFile {
   std::vector<Prompt> prompts;
-  int64_t cut_off = 0;   // 1: the last line is torn; it is left out, with a warning
+  int64_t cut_off = 0;   // 1: the file's end is torn; it is left out, with a warning
   int64_t repeated = 0;  // prompts without an id that say what an earlier one said; left out
 };
 
-/// Errors name the line; an id that is given twice is refused. `limit` 0: all.
+/// Errors name the line or record; an id that is given twice is refused. `limit` 0: all.
 PromptFile read_prompts(const std::filesystem::path& path, int64_t limit = 0);
 
 using text::EncodedPrompt;

@@ -18,7 +18,8 @@ constexpr uint64_t kMaxLineBytes = 1 << 20;
 
 /// Hands on the lines of steps up to `last_step`; a torn last line is dropped.
 void copy_lines_until(const fs::path& path, int64_t last_step, int fd) {
-  io::LineReader reader(path, kMaxLineBytes);
+  io::BufferedFile file(path);
+  io::LineReader reader(file, kMaxLineBytes);
   for (io::LineReader::Line line; reader.next(line);) {
     const Json value = Json::parse(line.text, nullptr, /*allow_exceptions=*/false);
     if (!value.is_object() || value.value("step", last_step + 1) > last_step) continue;

@@ -107,12 +107,34 @@ TEST_F(Prepare, AnswersOfAnotherTokenizerAreRefused) {
   EXPECT_EQ(run(line).dataset.info["answers_of"], Json({"t1"}));
 }
 
+// One array over many lines, as ShareGPT is published, cut off in its third record.
+TEST_F(Prepare, ATornArrayGivesItsWholeRecords) {
+  const auto record = [](const char* id, const char* answer) {
+    return Json{{"id", id},
+                {"conversations",
+                 {{{"from", "human"}, {"value", "x [y] z"}}, {{"from", "gpt"}, {"value", answer}}}}}
+        .dump(2);
+  };
+  const std::string whole =
+      "[\n" + record("a", "x y") + ",\n" + record("b", "no \"end\" }") + ",\n[1],\n";
+  write_text(folder_ / "in.json", whole + record("c", "x y z").substr(0, 40));
+  const Prepared out = prepare({folder_ / "in.json"}, tokenizer_, &chat_, {});
+  EXPECT_EQ(out.dataset.num_documents(), 2);
+  EXPECT_EQ(count(out, "not a JSON object"), 1);
+  EXPECT_EQ(out.report.rows, 4);
+  EXPECT_EQ(out.report.drops().at("cut off at the end of the file").first,
+            fmt::format("{}: the file ends inside record 4 at byte {}: 3 records read",
+                        (folder_ / "in.json").string(), whole.size() + 40));
+  EXPECT_EQ(run(chat_line("x [y] z", "x y")).dataset.ids,
+            prepare({folder_ / "in.json"}, tokenizer_, &chat_, {.max_documents = 1}).dataset.ids);
+}
+
 TEST_F(Prepare, DamagedFilesAreCounted) {  // PREP-01
   const Prepared out = run(chat_line("a", "x y") + "{broken\n\n" + "[1]\n" + chat_line("b", "x y") +
                            R"({"prompt":"torn","respon)");
   EXPECT_EQ(out.dataset.num_documents(), 2);
   EXPECT_EQ(count(out, "broken line"), 1);
-  EXPECT_EQ(count(out, "line is not a JSON object"), 1);
+  EXPECT_EQ(count(out, "not a JSON object"), 1);
   EXPECT_EQ(count(out, "cut off at the end of the file"), 1);
   EXPECT_EQ(out.report.rows, 5);
   EXPECT_EQ(out.report.documents + out.report.dropped(), out.report.rows);
@@ -198,7 +220,7 @@ TEST_F(Prepare, OtherFilesAreRefused) {
   write_text(folder_ / "README.md", "# words");
   EXPECT_NE(testing::error_text([&] {
               prepare({folder_ / "README.md"}, tokenizer_, &chat_, {});
-            }).find(".jsonl or .txt"),
+            }).find(".jsonl, .json or .txt"),
             std::string::npos);
 }
 

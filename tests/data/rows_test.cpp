@@ -78,7 +78,7 @@ TEST(Rows, RejectedWhole) {
   EXPECT_EQ(reason(R"({"messages":"x"})"), "conversation is not a list");
   EXPECT_EQ(reason(R"({"messages":[3]})"), "message is not an object");
   EXPECT_EQ(reason(R"({"other":1})"), "no known fields");
-  EXPECT_EQ(reason("[1]"), "line is not a JSON object");
+  EXPECT_EQ(reason("[1]"), "not a JSON object");
   EXPECT_EQ(reason(R"({"tools":[{"type":"function"}],"messages":[{"role":"user","content":"u"}]})"),
             "tools that cannot be read");
 }

@@ -39,6 +39,15 @@ TEST(Tasks, PromptsConversationsAndHumanEval) {
               ::testing::HasSubstr("```python\ndef f():\n```"));
 }
 
+TEST(Tasks, AnArrayOfTasks) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "toy_tasks.json";
+  write_text(path, "[{\"prompt\": \"a\"},\n{\"prompt\": \"b\"}, {\"prompt");
+  const TaskSet set = read_tasks(path);
+  ASSERT_EQ(set.tasks.size(), 2u);
+  EXPECT_EQ(set.tasks[1].id, "record 2");
+  EXPECT_EQ(set.tasks[1].conversation.messages[0].content, "b");
+}
+
 TEST(Tasks, ToolsAndEarlierTurnsBelongToTheQuestion) {
   const TaskSet set = read_tasks(file_with(
       R"({"id": "t", "tools": [{"name": "f"}], "messages": [{"role": "user", "content": "u"},)"

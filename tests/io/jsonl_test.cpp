@@ -111,9 +111,10 @@ TEST(Jsonl, LinesAcrossBufferEdgesStayWhole) {
 TEST(Jsonl, KeysKeepTheirOrderWhereAsked) {
   const TempFolder folder;
   write_file(folder / "x", "{\"b\":1,\"a\":2}\n{\"b\":\n{\"b\":1,\"b\":{\"d\":3,\"c\":4}}\n");
+  BufferedFile file(folder / "x");
   std::vector<std::string> seen;
   const auto counts =
-      read_jsonl_in_order(folder / "x", skipping(), [&](int64_t line, const OrderedJson& record) {
+      read_jsonl_in_order(file, skipping(), [&](int64_t line, const OrderedJson& record) {
         seen.push_back(std::to_string(line) + record.dump());
       });
   EXPECT_THAT(seen, ElementsAre(R"(1{"b":1,"a":2})", R"(3{"b":{"d":3,"c":4}})"));

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "io/gguf.h"
 #include "io/jsonl.h"
+#include "io/records.h"
 #include "io/safetensors.h"
 #include "support/memory_file.h"
 #include "support/temp_folder.h"
@@ -116,6 +117,26 @@ TEST(Mutation, JsonLines) {
   });
   EXPECT_GT(good, 50);
   EXPECT_LT(good, 2950);
+}
+
+// kSkip: the reader looks for the next record behind the damage.
+TEST(Mutation, JsonArray) {
+  std::string whole = "[";
+  for (int i = 0; i < 8; ++i)
+    whole += R"({"id":1,"messages":[{"role":"user","content":"a\u00e9b"}]},)"
+             "\n";
+  whole.replace(whole.size() - 2, 2, "]");
+  int64_t read = 0;
+  const int64_t good = accepted(whole, "", [&](const auto& path) {
+    const RecordOptions options{.on_bad = OnBadLine::kSkip};
+    read_records(path, options, [&](const auto&, const OrderedJson& record) {
+      ASSERT_FALSE(record.dump(-1, ' ', false, OrderedJson::error_handler_t::replace).empty());
+      ++read;
+    });
+  });
+  EXPECT_GT(good, 1000);
+  EXPECT_LT(good, 3000);
+  EXPECT_GT(read, 6 * good / 2);
 }
 
 }  // namespace

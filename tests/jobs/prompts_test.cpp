@@ -54,6 +54,23 @@ TEST(PromptFiles, ToolsAreAskedWith) {
                   "\n<|im_end|>\n<|im_start|>user\n1 + 2?<|im_end|>\n<|im_start|>assistant\n"));
 }
 
+// As ShareGPT is published: one array, here cut off in its third record.
+TEST(PromptFiles, ATornArrayGivesItsWholePrompts) {
+  const testing::TempFolder folder;
+  testing::write_file(folder / "p.json", R"([
+  {"id": "a", "conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "r"}]},
+  {"id": "b", "prompt": "p ]"},
+  {"id": "c", "prom)");
+  const PromptFile file = read_prompts(folder / "p.json");
+  ASSERT_EQ(file.prompts.size(), 2U);
+  EXPECT_EQ(file.prompts[0].conversation.messages.size(), 1U);
+  EXPECT_EQ(file.prompts[1].conversation.messages[0].content, "p ]");
+  EXPECT_EQ(file.cut_off, 1);
+  testing::write_file(folder / "p.json", R"([{"id": "a", "prompt": "q"}, {"prompt": 7}])");
+  EXPECT_THAT(testing::error_of<Error>([&] { read_prompts(folder / "p.json"); }),
+              HasSubstr("p.json: record 2: "));
+}
+
 // PREP-14: the reasoning of a loop of tools stays in it; the last answer is the target's own.
 TEST(PromptFiles, EarlierTurnsAreAskedWith) {
   const Model model = agent_model();
