@@ -29,6 +29,9 @@ GgufBlock gguf_block(GgufType type);
 /// Widens whole blocks: out.size() elements from their bytes.
 void widen_blocks(GgufType type, std::span<const std::byte> bytes, std::span<float> out);
 
+/// Little-endian, from any address.
+uint16_t read_u16(const uint8_t* bytes);
+float read_half(const uint8_t* bytes);
 float half_to_float(uint16_t bits);
 float bfloat16_to_float(uint16_t bits);
 

@@ -56,6 +56,23 @@ Linear::Linear(at::Tensor weight_OI, at::Tensor bias_O, Compute compute)
   if (bias.defined()) expect_shape(bias, {out_}, "bias");
 }
 
+Linear::Linear(const BlockWeight& blocks, at::Tensor bias_O)
+    : bias(std::move(bias_O)),
+      in_(blocks.codes_OI.size(1)),
+      out_(blocks.codes_OI.size(0)),
+      compute_(Compute::kBF16),
+      packed_(std::make_shared<const PackedWeight>(blocks)) {
+  if (bias.defined()) expect_shape(bias, {out_}, "bias");
+}
+
+void Linear::pack(const BlockWeight& blocks) {
+  DF_ASSERT(
+      weight.defined() && weight.sizes() == blocks.codes_OI.sizes() && compute_ == Compute::kBF16,
+      "blocks of another weight");
+  packed_ = std::make_shared<const PackedWeight>(blocks);
+  packed_version_ = weight._version();
+}
+
 void Linear::pack() {
   DF_ASSERT(weight.defined(), "pack after drop_unpacked");
   packed_ = std::make_shared<const PackedWeight>(weight, compute_);

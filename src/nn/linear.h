@@ -12,12 +12,17 @@
 namespace dflash::nn {
 
 class PackedWeight;  // nn/packed.h
+struct BlockWeight;  // nn/blocks.h
 
 class Linear {
  public:
   Linear() = default;
   /// weight_OI f32 or bf16; bias_O f32 or undefined.
   Linear(at::Tensor weight_OI, at::Tensor bias_O, Compute compute);
+
+  /// A packed product that keeps the blocks of a file and nothing else; bf16,
+  /// PackedWeight::keeps_blocks().
+  Linear(const BlockWeight& weight, at::Tensor bias_O);
 
   /// x [..., I] f32 -> [..., O] f32. Where no gradient is wanted (no grad mode, or nothing that
   /// requires one) a packed weight takes the row-invariant kernel; without grad it needs pack().
@@ -34,6 +39,8 @@ class Linear {
   /// Builds the packed form from `weight`. Call after loading, and again after weights changed
   /// (forward asserts it by the tensor's version counter).
   void pack();
+  /// The same from blocks that hold the values of `weight` before rounding to bf16.
+  void pack(const BlockWeight& blocks);
   /// Frees `weight` once packed (frozen targets; halves the memory).
   void drop_unpacked();
 

@@ -89,24 +89,37 @@ int64_t PackedWeight::num_tiles() const {
 
 /// The product with tiles [tile, end) of one panel; left operand and result are still to be set.
 Product PackedWeight::product(int64_t tile, int64_t end) const {
-  const bool f32 = compute_ == Compute::kF32;
-  const int64_t steps = f32 ? in_ : steps_of(in_), size = f32 ? kTile : kTileBf16;
-  const Place place = place_of(tile, num_tiles(), steps, size);
   Product p;
+  p.columns = std::min(end * kTile, out_) - tile * kTile;
+  if (blocks_.bits) {
+    const int64_t record = blocks_.record_bytes(), steps = steps_of(in_), first = tile / 2 * 2;
+    p.b = static_cast<const char*>(data()) + first * steps * record + tile % 2 * record;
+    p.tile_stride = record, p.step_stride = std::min<int64_t>(2, num_tiles() - first) * record;
+    p.steps = steps;
+    return p;
+  }
+  const bool f32 = compute_ == Compute::kF32;
+  const int64_t size = f32 ? kTile : kTileBf16, steps = f32 ? in_ : steps_of(in_);
+  const Place place = place_of(tile, num_tiles(), steps, size);
   p.b = static_cast<const char*>(data()) + place.offset * (f32 ? 4 : 2);
   p.tile_stride = size, p.step_stride = place.step_stride, p.steps = steps;
-  p.columns = std::min(end * kTile, out_) - tile * kTile;
   return p;
+}
+
+void PackedWeight::run(const Product& p) const {
+  const Kernels& k = current();
+  if (blocks_.bits) return k.product_blocks(p, blocks_);
+  compute_ == Compute::kF32 ? k.product_f32(p) : k.product_bf16(p);
 }
 
 namespace {
 
 /// Calls work(tile, end) for every panel or part of one in this thread's share of the tiles.
 template <typename Work>
-void for_panels(int64_t num_tiles, const Work& work) {
+void for_panels(int64_t num_tiles, int64_t panel, const Work& work) {
   const Share mine = share(num_tiles, 1, omp_get_thread_num(), omp_get_num_threads());
   for (int64_t tile = mine.begin; tile < mine.end;) {
-    const int64_t end = std::min(mine.end, tile / kPanel * kPanel + kPanel);
+    const int64_t end = std::min(mine.end, tile / panel * panel + panel);
     work(tile, end);
     tile = end;
   }
@@ -121,12 +134,13 @@ void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows,
                                 const Work& work) const {
   const Kernels& k = current();
   const bool f32 = compute_ == Compute::kF32;
+  const auto pack = blocks_.bits ? k.pack_columns : k.pack_rows;
   const int64_t row_bytes = f32 ? in_ * 4 : steps_of(in_) * kStepK * k.packed_row_bytes;
   const int64_t block = std::max<int64_t>(64, kLeftBytes / row_bytes / 32 * 32);
   void* left = f32 ? nullptr : scratch(0, round_up(std::min(block, rows), kTile) * row_bytes);
   const bool alone = f32 || rows <= kTile;  // so few rows are packed faster than threads meet
-  if (!f32 && alone) k.pack_rows(x, x_stride, rows, in_, left);
-#pragma omp parallel if (bytes_ / 2 * rows > kSmallWork)
+  if (!f32 && alone) pack(x, x_stride, rows, in_, left);
+#pragma omp parallel if (out_ * in_ * rows > kSmallWork)
   {
     k.enter();
     for (int64_t first = 0; first < rows; first += block) {
@@ -137,12 +151,13 @@ void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows,
 #pragma omp barrier
         const Share mine = share(count, kTile, omp_get_thread_num(), omp_get_num_threads());
         char* to = static_cast<char*>(left) + mine.begin * row_bytes;
-        k.pack_rows(from + mine.begin * x_stride, x_stride, mine.end - mine.begin, in_, to);
+        pack(from + mine.begin * x_stride, x_stride, mine.end - mine.begin, in_, to);
 #pragma omp barrier
       }
-      for_panels(num_tiles(), [&](int64_t tile, int64_t end) {
+      for_panels(num_tiles(), blocks_.bits ? 2 : kPanel, [&](int64_t tile, int64_t end) {
         Product p = product(tile, end);
         p.a = f32 ? from : left, p.a_stride = x_stride, p.rows = count;
+        if (blocks_.bits && count > 2 * kTile) p.work = scratch(10, block_work_bytes(p.steps));
         work(p, first, tile);
       });
     }
@@ -152,7 +167,6 @@ void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows,
 
 void PackedWeight::multiply(const float* x, int64_t x_stride, int64_t rows,
                             const Output& output) const {
-  const auto run = compute_ == Compute::kF32 ? current().product_f32 : current().product_bf16;
   for_products(x, x_stride, rows, [&](Product& p, int64_t first, int64_t tile) {
     p.c = output.y + first * output.y_stride + tile * kTile, p.c_stride = output.y_stride;
     p.bias = output.bias ? output.bias + tile * kTile : nullptr;
@@ -164,7 +178,6 @@ void PackedWeight::multiply(const float* x, int64_t x_stride, int64_t rows,
 void PackedWeight::argmax(const float* x, int64_t x_stride, int64_t rows, const float* bias,
                           int64_t num_columns, int64_t* best) const {
   const Kernels& k = current();
-  const auto run = compute_ == Compute::kF32 ? k.product_f32 : k.product_bf16;
   const Best nothing{-std::numeric_limits<float>::infinity(), 0};
   std::vector<std::vector<Best>> found(omp_get_max_threads());
   for_products(x, x_stride, rows, [&](Product& p, int64_t first, int64_t tile) {

@@ -1,6 +1,7 @@
 // The packed form of one weight matrix and its product, row-invariant: every element of y is one
 // sum over k in one fixed order. Packed once at load; the layout is the same for every instruction
-// set (kernels/kernels.h), in panels of 64 columns so that a pass reads memory front to back.
+// set (kernels/kernels.h), in panels of 64 columns (32 where it keeps blocks) so that a pass reads
+// memory front to back.
 // Known to Linear and Head only.
 #pragma once
 
@@ -8,6 +9,7 @@
 
 #include <memory>
 
+#include "nn/blocks.h"
 #include "nn/compute.h"
 #include "nn/kernels/kernels.h"
 
@@ -17,6 +19,10 @@ class PackedWeight {
  public:
   /// weight_OI f32 or bf16, any strides.
   PackedWeight(const at::Tensor& weight_OI, Compute compute);
+  /// Keeps the blocks, computes in bf16; keeps_blocks().
+  explicit PackedWeight(const BlockWeight& weight);
+  /// Whether the kernels in use multiply with blocks.
+  static bool keeps_blocks();
 
   struct Output {
     float* y = nullptr;  // [rows, out], y_stride floats between rows
@@ -41,10 +47,12 @@ class PackedWeight {
   template <typename Work>
   void for_products(const float* x, int64_t x_stride, int64_t rows, const Work& work) const;
   kernels::Product product(int64_t tile, int64_t end) const;
+  void run(const kernels::Product& product) const;
   int64_t num_tiles() const;
 
   int64_t in_, out_;
   Compute compute_;
+  kernels::BlockFormat blocks_;  // of a weight that keeps its blocks
   int64_t bytes_ = 0;
   std::shared_ptr<void> data_;
 };

@@ -1,6 +1,9 @@
 #include "nn/tensor_io.h"
 
+#include <ATen/ops/empty.h>
+
 #include "base/error.h"
+#include "io/gguf_blocks.h"
 
 namespace dflash::nn {
 namespace {
@@ -49,6 +52,26 @@ at::Tensor to_tensor(const io::GgufTensor& tensor) {
   at::Tensor values = at::empty(tensor.shape, at::kFloat);
   tensor.widen({values.mutable_data_ptr<float>(), static_cast<size_t>(values.numel())});
   return values;
+}
+
+std::optional<BlockWeight> to_blocks(const io::GgufTensor& tensor) {
+  const auto kind = io::block_kind(tensor.type);
+  if (!kind || tensor.shape.back() % kBlockWidth != 0) return std::nullopt;
+  std::vector<int64_t> shape = tensor.shape;
+  shape.back() /= kBlockWidth;
+  BlockWeight out{.bits = kind->bits,
+                  .codes_OI = at::empty(tensor.shape, at::kChar),
+                  .scale_OB = at::empty(shape, at::kFloat)};
+  if (kind->with_least) out.least_OB = at::empty(shape, at::kFloat);
+  const auto span = [](at::Tensor& t) {
+    return t.defined() ? std::span(t.mutable_data_ptr<float>(), static_cast<size_t>(t.numel()))
+                       : std::span<float>();
+  };
+  io::split_blocks(tensor.type, tensor.bytes,
+                   {{out.codes_OI.mutable_data_ptr<int8_t>(), static_cast<size_t>(tensor.numel())},
+                    span(out.scale_OB),
+                    span(out.least_OB)});
+  return out;
 }
 
 io::TensorView to_view(const std::string& name, const at::Tensor& tensor) {

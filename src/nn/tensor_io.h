@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "io/gguf.h"
 #include "io/safetensors.h"
+#include "nn/blocks.h"
 
 namespace dflash::nn {
 
@@ -18,6 +20,9 @@ at::Tensor to_tensor(const io::TensorView& view, std::shared_ptr<const void> own
 
 /// GGUF tensor as f32 (quantised types widened).
 at::Tensor to_tensor(const io::GgufTensor& tensor);
+/// The parts of a tensor whose type keeps blocks of 32 (codes as shaped, scales [..., B]); nothing
+/// for other types.
+std::optional<BlockWeight> to_blocks(const io::GgufTensor& tensor);
 
 /// Contiguous CPU view of a tensor for the writer; `tensor` must outlive it.
 io::TensorView to_view(const std::string& name, const at::Tensor& tensor);

@@ -99,6 +99,7 @@ GgufNames common_gguf_names(const TransformerConfig& config) {
   };
   return {.canonical = canonical_name,
           .restore = [](const std::string&, at::Tensor values) { return values; },
+          .moves_rows = [](const std::string&) { return true; },
           .left_out = left_out};
 }
 

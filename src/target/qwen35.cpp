@@ -123,6 +123,9 @@ GgufNames gguf_names(const TransformerConfig& config) {
   names.restore = [shape = config.delta](const std::string& name, at::Tensor values) {
     return restore(shape, name, values);
   };
+  names.moves_rows = [](const std::string& name) {
+    return !name.ends_with("linear_attn.out_proj.weight") && !name.ends_with("conv1d.weight");
+  };
   return names;
 }
 

@@ -1,5 +1,7 @@
 #include "target/transformer.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include "base/error.h"
 #include "nn/norm.h"
 #include "nn/shapes.h"
@@ -34,7 +36,10 @@ void TransformerTarget::load_tables() {
   if (model_.zero_centred_norms) norm_D_ = norm_D_ + 1;
   const at::Tensor head_VD = model_.tied_embeddings ? table_.weight_VD : read("lm_head.weight");
   head_.linear = nn::Linear(head_VD, {}, compute_);
-  head_.linear.pack();  // its plain weight stays: training and reduced draft heads read it
+  // Its plain weight stays: training and reduced draft heads read it.
+  const auto blocks =
+      weights_->read_blocks(model_.tied_embeddings ? "embed_tokens.weight" : "lm_head.weight");
+  blocks&& compute_ == nn::Compute::kBF16 ? head_.linear.pack(*blocks) : head_.linear.pack();
   head_.num_ids = model_.vocab_size;
 }
 
@@ -47,7 +52,8 @@ std::unique_ptr<State> TransformerTarget::new_state() const {
 }
 
 Hidden TransformerTarget::forward(const Rows& rows, const ForwardOptions& options) const {
-  c10::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView plain;  // a third of an operator's cost is autograd's
   const int64_t num_rows = rows.ids_R.dim() == 1 ? rows.ids_R.size(0) : -1;
   nn::expect_shape(rows.ids_R, {num_rows}, "ids_R");
   nn::expect_shape(rows.pos_R, {num_rows}, "pos_R");
@@ -67,7 +73,8 @@ Hidden TransformerTarget::forward(const Rows& rows, const ForwardOptions& option
 }
 
 at::Tensor TransformerTarget::final_norm(const at::Tensor& last_RD) const {
-  c10::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView plain;
   nn::expect_shape(last_RD, {-1, model_.hidden_size}, "last_RD");
   return nn::rms_norm(last_RD, norm_D_, model_.rms_norm_eps);
 }

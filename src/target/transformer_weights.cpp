@@ -175,13 +175,27 @@ at::Tensor LayerReader::norm(const std::string& tail) const {
   return config_.zero_centred_norms ? weight + 1 : weight;
 }
 
+std::optional<nn::BlockWeight> LayerReader::fused_blocks(
+    const std::vector<std::string>& stems) const {
+  if (compute_ != nn::Compute::kBF16) return std::nullopt;
+  std::vector<nn::BlockWeight> parts;
+  for (const std::string& stem : stems) {
+    auto blocks = weights_.read_blocks(name(stem + ".weight"));
+    if (!blocks) return std::nullopt;
+    parts.push_back(std::move(*blocks));
+  }
+  return nn::joined(parts);
+}
+
 nn::Linear LayerReader::fused(const std::vector<std::string>& stems) const {
   std::vector<at::Tensor> weights, biases;
   for (const std::string& stem : stems) {
-    weights.push_back(matrix(stem + ".weight"));
     if (weights_.find(name(stem + ".bias"))) biases.push_back(f32(stem + ".bias"));
   }
-  return packed_linear(at::cat(weights), biases.empty() ? at::Tensor() : at::cat(biases), compute_);
+  const at::Tensor bias = biases.empty() ? at::Tensor() : at::cat(biases);
+  if (const auto blocks = fused_blocks(stems)) return {*blocks, bias};
+  for (const std::string& stem : stems) weights.push_back(matrix(stem + ".weight"));
+  return packed_linear(at::cat(weights), bias, compute_);
 }
 
 std::vector<LayerReader::Expert> LayerReader::experts() const {

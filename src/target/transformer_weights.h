@@ -56,6 +56,8 @@ class LayerReader {
   std::vector<Expert> experts() const;
 
  private:
+  /// What fused multiplies with, when all of it may stay in the blocks of its file.
+  std::optional<nn::BlockWeight> fused_blocks(const std::vector<std::string>& stems) const;
   std::string name(const std::string& tail) const { return layer_weight_name(layer_, tail); }
 
   const TransformerConfig& config_;

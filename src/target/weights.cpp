@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "io/fingerprint.h"
 #include "nn/finite.h"
+#include "nn/packed.h"
 #include "nn/tensor_io.h"
 
 namespace dflash::target {
@@ -91,6 +92,17 @@ class GgufWeights final : public Weights {
     return names_.restore(name, values);
   }
 
+  std::optional<nn::BlockWeight> read_blocks(const std::string& name) const override {
+    const WeightInfo* info = find(name);
+    DF_ASSERT(info != nullptr, "name={}", name);
+    if (!nn::PackedWeight::keeps_blocks() || !names_.moves_rows(name)) return std::nullopt;
+    const auto blocks = nn::to_blocks(file_->get(info->file_name));
+    if (!blocks) return std::nullopt;
+    nn::expect_finite(blocks->scale_OB, where_, info->file_name);
+    if (blocks->least_OB.defined()) nn::expect_finite(blocks->least_OB, where_, info->file_name);
+    return blocks->map([&](const at::Tensor& part) { return names_.restore(name, part); });
+  }
+
  private:
   std::shared_ptr<const io::GgufFile> file_;
   GgufNames names_;
@@ -114,6 +126,10 @@ class MemoryWeights final : public Weights {
 };
 
 }  // namespace
+
+std::optional<nn::BlockWeight> Weights::read_blocks(const std::string&) const {
+  return std::nullopt;
+}
 
 const WeightInfo* Weights::find(const std::string& name) const {
   const auto found = index_.find(name);

@@ -16,6 +16,7 @@
 
 #include "io/gguf.h"
 #include "io/safetensors.h"
+#include "nn/blocks.h"
 #include "target/target.h"
 
 namespace dflash::target {
@@ -48,6 +49,9 @@ class Weights {
   /// The values in canonical layout, as f32, bf16 or f16 (whatever the file stores, quantised
   /// types widened to f32). May alias a mapped file: read-only.
   virtual at::Tensor read(const std::string& name) const = 0;
+  /// The same values as blocks, when the file has them so and the kernels in use can multiply with
+  /// them.
+  virtual std::optional<nn::BlockWeight> read_blocks(const std::string& name) const;
 
  protected:
   void add(WeightInfo info);
@@ -72,6 +76,8 @@ struct GgufNames {
   std::function<std::optional<std::string>(const std::string&)> canonical;
   /// Undoes what the converter did to the values of this (canonical) tensor; identity for most.
   std::function<at::Tensor(const std::string& name, at::Tensor values)> restore;
+  /// Whether `restore` only moves whole rows of this tensor, so that it works on blocks as well.
+  std::function<bool(const std::string& name)> moves_rows;
   LeftOut left_out;
 };
 std::shared_ptr<const Weights> gguf_weights(std::shared_ptr<const io::GgufFile> file,

@@ -41,7 +41,27 @@ struct Product {
   int64_t c_stride = 0;
   const float* bias = nullptr;  // [columns] or null
   bool add = false;             // c += instead of c =
+  void* work = nullptr;         // product_blocks: block_work_bytes(steps)
 };
+
+/// A weight that keeps the blocks of its file: value = scale * code + least, one pair of scale and
+/// least for 32 k of a column. A record holds one step of one strip of 16 columns:
+///   codes   4 bits: 4 groups of 4 columns, 32 words each, nibble i of word k = column i at that k
+///           8 bits: 16 columns, 32 signed bytes each
+///   scales  16 halves or floats, then (with_least) as many leasts
+struct BlockFormat {
+  int bits = 0;             // 4 or 8; 0: no blocks
+  bool with_least = false;  // always with 4 bits
+  bool half = false;        // scales and leasts are f16
+  int64_t code_bytes() const { return bits * kTile * kStepK / 8; }
+  int64_t record_bytes() const {
+    return code_bytes() + kTile * (half ? 2 : 4) * (with_least ? 2 : 1);
+  }
+};
+
+static inline constexpr int64_t block_work_bytes(int64_t steps) {
+  return 2 * steps * kTileBf16 * 2;  // two strips, widened
+}
 
 struct Best {
   float value;
@@ -106,6 +126,12 @@ struct Kernels {
   /// f32 rows -> the left operand of product_bf16, values rounded to bf16, rows and k padded by 0.
   void (*pack_rows)(const float* x, int64_t x_stride, int64_t rows, int64_t k, void* a);
   void (*product_bf16)(const Product& product);
+  /// The same over blocks that are widened to bf16 on the way: `b` the first strip's records,
+  /// strides in bytes, `a` what pack_columns wrote; the bits of product_bf16 over the widened
+  /// weights. Null where no kernel has it: such weights are widened when they are loaded.
+  void (*product_blocks)(const Product& product, const BlockFormat& format);
+  /// f32 rows -> the right operand of product_blocks, as pack_rows.
+  void (*pack_columns)(const float* x, int64_t x_stride, int64_t rows, int64_t k, void* a);
   void (*product_f32)(const Product& product);
 
   /// In place: exp(score - peak) at [begin, end), 0 elsewhere in [0, width); width % 16 == 0.

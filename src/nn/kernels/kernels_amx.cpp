@@ -1,19 +1,11 @@
 // AMX: 16 rows x 32 k times 32 k x 16 columns by one instruction. 16 rows cost what one row costs,
 // so few rows run at the speed at which memory delivers the weights.
-//
-// The instructions are written as assembly because g++ 12's intrinsics say nothing about the memory
-// that they read and write. Tiles: 0-3 sums, 4-7 operands.
+#include "nn/kernels/amx_tiles.h"
+#include "nn/kernels/block_products_amx.h"
 #include "nn/kernels/delta_kernels.h"
 #include "nn/kernels/packed_rows_bf16.h"
 #include "nn/kernels/products.h"
 #include "nn/kernels/row_kernels.h"
-
-#define TILE_ZERO(t) asm volatile("tilezero %%tmm" #t ::: "memory")
-#define TILE_LOAD(t, from) \
-  asm volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(from), "r"(int64_t{64}) : "memory")
-#define TILE_STORE(t, to, stride_bytes) \
-  asm volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(to), "r"(stride_bytes) : "memory")
-#define TILE_DOT(c, a, b) asm volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::: "memory")
 
 namespace dflash::nn::kernels {
 namespace {
@@ -41,16 +33,9 @@ struct alignas(64) Scratch {
 };
 
 void store_tile(const Product& p, int64_t row, int64_t tile, const float* sums) {
-  const int64_t column = tile * kTile, left = p.columns - column;
-  const auto mask = static_cast<__mmask16>(left >= kTile ? 0xffff : (1 << left) - 1);
-  const __m512 bias = p.bias ? _mm512_maskz_loadu_ps(mask, p.bias + column) : _mm512_setzero_ps();
   const int64_t rows = p.rows - row < kTile ? p.rows - row : kTile;
   for (int64_t r = 0; r < rows; ++r) {
-    float* to = p.c + (row + r) * p.c_stride + column;
-    __m512 value = _mm512_load_ps(sums + r * kTile);
-    if (p.bias) value = _mm512_add_ps(value, bias);
-    if (p.add) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, to));
-    _mm512_mask_storeu_ps(to, mask, value);
+    store_row(p, row + r, tile, _mm512_load_ps(sums + r * kTile));
   }
 }
 
@@ -180,6 +165,8 @@ const Kernels kAmxKernels = {.name = "amx",
                              .packed_row_bytes = 2,
                              .pack_rows = pack_rows_bf16,
                              .product_bf16 = product_tiles,
+                             .product_blocks = product_blocks,
+                             .pack_columns = pack_columns,
                              .product_f32 = product<F32Weights>,
                              .softmax_row = softmax_row,
                              .merge_rows = merge_rows,

@@ -34,7 +34,7 @@ struct Buffer {
 }  // namespace
 
 void* scratch(int slot, size_t bytes) {
-  constexpr int kSlots = 10;  // packed.cpp 0-1, attention.cpp 2-9
+  constexpr int kSlots = 11;  // packed.cpp 0-1 and 10, attention.cpp 2-9
   thread_local Buffer buffers[kSlots];
   Buffer& buffer = buffers[slot];
   if (buffer.size < bytes) {
