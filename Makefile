@@ -44,6 +44,7 @@ oracles: setup
 
 bench: build oracles
 	cmake --build $(BUILD) --target benches
+	-scripts/llama_cpp.sh
 	.venv-oracles/bin/python bench/run.py $(BUILD)
 
 prove: build

@@ -1,5 +1,6 @@
-// Milliseconds of one drafting step beside one target pass of the same run: 2 layers, B=8, five
-// taps, draft vocabulary 8192, random weights (a pass costs the same whatever they are).
+// Milliseconds of one drafting step beside one target pass of the same run, as one JSON object: 2
+// layers, B=8, five taps, draft vocabulary 8192, random weights (a pass costs the same whatever they
+// are).
 //
 //   draft_bench [model.gguf or folder] [f32|bf16] [context rows]
 #include <ATen/ops/arange.h>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/timer.h"
 #include "common.h"
 #include "decode/proposers.h"
@@ -66,7 +68,7 @@ void run(const std::string& path, nn::Compute compute, int64_t context) {
   const int64_t width =
       static_cast<int64_t>(drafter->spec().taps.size()) * drafter->spec().target_hidden_size;
   std::vector<int64_t> ids(context + 1, 1000);
-  proposer->reset(0);
+  proposer->reset(0, 0);
   const decode::Proposer::Committed prompt{0, 0, context};
   proposer->observe({&prompt, 1}, at::randn({context, width}));
   const auto state = target.new_state();
@@ -91,12 +93,15 @@ void run(const std::string& path, nn::Compute compute, int64_t context) {
     ids.resize(ids.size() + 2, 1000);
   }
   const double pass = parts.median_of("pass");
-  std::printf("%s, %d threads, context %ld: a target pass %.2f ms\n",
-              nn::kernel_name(compute).c_str(), nn::num_threads(), context, pass);
+  Json out = {{"kernels", nn::kernel_name(compute)},
+              {"threads", nn::num_threads()},
+              {"context", context},
+              {"pass_ms", pass}};
   for (const char* name : {"verify", "propose", "observe"}) {
     const double ms = parts.median_of(name);
-    std::printf("  %-8s %6.2f ms, %.2f of a pass\n", name, ms, ms / pass);
+    out[name] = {{"ms", ms}, {"of_pass", ms / pass}};
   }
+  std::printf("%s\n", out.dump(2).c_str());
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ class KvBuffer {
   Compute storage_ = Compute::kF32;
   bool non_finite_ = false;
   at::Tensor k_, v_;  // [G, capacity * key_depth], [G, capacity * value_width]
+  std::vector<int32_t> key_step_E_, value_step_E_;  // key_index(., e) - key_index(., 0)
 };
 
 /// Rows [begin, end) of one buffer.

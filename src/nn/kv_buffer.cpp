@@ -18,6 +18,10 @@ using kernels::kTileBf16;
 KvBuffer::KvBuffer(int64_t kv_heads, int64_t head_dim, Compute storage)
     : kv_heads_(kv_heads), head_dim_(head_dim), storage_(storage) {
   DF_ASSERT(kv_heads > 0 && head_dim > 0, "kv_heads={} head_dim={}", kv_heads, head_dim);
+  for (int64_t e = 0; e < head_dim; ++e) {
+    key_step_E_.push_back(static_cast<int32_t>(key_index(0, e)));
+    value_step_E_.push_back(static_cast<int32_t>(value_index(0, e)));
+  }
 }
 
 int64_t KvBuffer::key_depth() const {
@@ -75,10 +79,12 @@ void KvBuffer::write_rows(int64_t first, const at::Tensor& k_RGE, const at::Tens
     for (int64_t r = 0; r < rows.end - rows.begin; ++r) {
       const float* from_k = k + r * k_RGE.stride(0) + g * k_RGE.stride(1);
       const float* from_v = v + r * v_RGE.stride(0) + g * v_RGE.stride(1);
+      T* to_k = keys + key_index(first + r, 0);
+      T* to_v = values + value_index(first + r, 0);
       float zero = 0;  // becomes NaN as soon as one value is not finite
       for (int64_t e = 0; e < head_dim_; ++e) {
-        keys[key_index(first + r, e)] = static_cast<T>(from_k[e]);
-        values[value_index(first + r, e)] = static_cast<T>(from_v[e]);
+        to_k[key_step_E_[e]] = static_cast<T>(from_k[e]);
+        to_v[value_step_E_[e]] = static_cast<T>(from_v[e]);
         zero += from_v[e] * 0.0F;
       }
       finite = finite && zero == 0;

@@ -134,12 +134,14 @@ void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows,
                                 const Work& work) const {
   const Kernels& k = current();
   const bool f32 = compute_ == Compute::kF32;
-  const auto pack = blocks_.bits ? k.pack_columns : k.pack_rows;
+  const auto pack_as = [&](int64_t count) {  // `count` rows are multiplied in one go
+    return blocks_.bits && count <= kFewRows ? k.pack_columns : k.pack_rows;
+  };
   const int64_t row_bytes = f32 ? in_ * 4 : steps_of(in_) * kStepK * k.packed_row_bytes;
   const int64_t block = std::max<int64_t>(64, kLeftBytes / row_bytes / 32 * 32);
   void* left = f32 ? nullptr : scratch(0, round_up(std::min(block, rows), kTile) * row_bytes);
   const bool alone = f32 || rows <= kTile;  // so few rows are packed faster than threads meet
-  if (!f32 && alone) pack(x, x_stride, rows, in_, left);
+  if (!f32 && alone) pack_as(rows)(x, x_stride, rows, in_, left);
 #pragma omp parallel if (out_ * in_ * rows > kSmallWork)
   {
     k.enter();
@@ -151,13 +153,13 @@ void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows,
 #pragma omp barrier
         const Share mine = share(count, kTile, omp_get_thread_num(), omp_get_num_threads());
         char* to = static_cast<char*>(left) + mine.begin * row_bytes;
-        pack(from + mine.begin * x_stride, x_stride, mine.end - mine.begin, in_, to);
+        pack_as(count)(from + mine.begin * x_stride, x_stride, mine.end - mine.begin, in_, to);
 #pragma omp barrier
       }
       for_panels(num_tiles(), blocks_.bits ? 2 : kPanel, [&](int64_t tile, int64_t end) {
         Product p = product(tile, end);
         p.a = f32 ? from : left, p.a_stride = x_stride, p.rows = count;
-        if (blocks_.bits && count > 2 * kTile) p.work = scratch(10, block_work_bytes(p.steps));
+        if (blocks_.bits && count > kFewRows) p.work = scratch(10, block_work_bytes(p.steps));
         work(p, first, tile);
       });
     }

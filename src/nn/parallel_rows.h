@@ -12,7 +12,7 @@ namespace dflash::nn {
 /// work(begin, end) over [0, rows); `values` is what one row reads and writes.
 template <typename Work>
 void parallel_rows(int64_t rows, int64_t values, const Work& work) {
-  constexpr int64_t kWorthAThread = 1 << 16;
+  constexpr int64_t kWorthAThread = 1 << 14;
   if (rows * values < 2 * kWorthAThread || omp_in_parallel()) {
     if (rows > 0) work(int64_t{0}, rows);
     return;

@@ -3,12 +3,14 @@
 // tile of 16 columns x 32 k, which is multiplied with 16 rows of x as the right operand. Products
 // and their order are those of product_tiles with the operands exchanged, so the bits are the same.
 //
+// For many rows a strip is widened once into the layout of bf16 weights, for product_tiles.
+//
 // A 4-bit block has 16 values: they are computed once (scale * 0..15 + least, rounded to bf16) and
 // looked up 32 at a time. Included by the AMX kernel file; anonymous for the reason given in
 // simd.h.
 #pragma once
 
-#include "nn/kernels/amx_tiles.h"
+#include "nn/kernels/amx_products.h"
 
 namespace {
 
@@ -247,34 +249,35 @@ void few_rows(const Product& p, int64_t tile) {
   store_sums<Strips, RowBlocks>(p, 0, tile);
 }
 
-/// The strips lie widened in p.work: for any number of rows.
-template <int Strips, int RowBlocks>
-void widened_rows(const Product& p, int64_t row, int64_t tile) {
-  const auto* a0 = static_cast<const uint16_t*>(p.work);
-  const uint16_t* a1 = a0 + p.steps * kTileBf16;
-  const uint16_t *x0 = right_block(p, row), *x1 = x0 + p.steps * kTileBf16;
-  clear_sums();
-  for (int64_t at = 0; at < p.steps * kTileBf16; at += kTileBf16) {
-    dots<Strips, RowBlocks>(a0 + at, a1 + at, x0 + at, x1 + at);
+/// Widened tiles as bf16 weights have them: [16 pairs of k][16 columns][2].
+template <class Format, int Strips>
+void many_rows(const Product& p, int64_t tile) {
+  alignas(64) uint16_t rows[kTileBf16];
+  auto* to = static_cast<uint16_t*>(p.work);
+  for (int64_t s = 0; s < p.steps; ++s) {
+    for (int i = 0; i < Strips; ++i, to += kTileBf16) {
+      const uint8_t* record = record_of(p, tile + i, s);
+      ask_ahead<Format::kRecord>(record);
+      Format::widen(record, rows);
+      __m512i pairs[16];
+      for (int r = 0; r < 16; ++r) pairs[r] = _mm512_load_si512(rows + r * kStepK);
+      transpose(pairs);
+      for (int r = 0; r < 16; ++r) _mm512_storeu_si512(to + r * kStepK, pairs[r]);
+    }
   }
-  store_sums<Strips, RowBlocks>(p, row, tile);
+  Product widened = p;
+  widened.b = p.work, widened.tile_stride = kTileBf16, widened.step_stride = Strips * kTileBf16;
+  widened.columns =
+      p.columns - tile * kTile < Strips * kTile ? p.columns - tile * kTile : Strips * kTile;
+  widened.c = p.c + tile * kTile;
+  widened.bias = p.bias ? p.bias + tile * kTile : nullptr;
+  product_tiles(widened);
 }
 
 template <class Format, int Strips>
 void strips(const Product& p, int64_t tile) {
-  if (p.rows <= kTile) return few_rows<Format, Strips, 1>(p, tile);
-  if (p.rows <= 2 * kTile) return few_rows<Format, Strips, 2>(p, tile);
-  auto* to = static_cast<uint16_t*>(p.work);
-  for (int i = 0; i < Strips; ++i) {
-    for (int64_t s = 0; s < p.steps; ++s, to += kTileBf16) {
-      const uint8_t* record = record_of(p, tile + i, s);
-      ask_ahead<Format::kRecord>(record);
-      Format::widen(record, to);
-    }
-  }
-  int64_t row = 0;
-  for (; row + kTile < p.rows; row += 2 * kTile) widened_rows<Strips, 2>(p, row, tile);
-  if (row < p.rows) widened_rows<Strips, 1>(p, row, tile);
+  if (p.rows > kFewRows) return many_rows<Format, Strips>(p, tile);
+  p.rows <= kTile ? few_rows<Format, Strips, 1>(p, tile) : few_rows<Format, Strips, 2>(p, tile);
 }
 
 template <class Format>

@@ -19,6 +19,7 @@ namespace dflash::nn::kernels {
 constexpr int64_t kTile = 16;       // columns of a tile, rows of a packed block of rows
 constexpr int64_t kStepK = 32;      // k of a bf16 step
 constexpr int64_t kTileBf16 = 512;  // elements of a bf16 tile: kStepK * kTile
+constexpr int64_t kFewRows = 32;    // product_blocks: rows up to which they are the right operand
 constexpr int64_t kPanel = 4;       // tiles that lie side by side in a packed weight
 
 static inline constexpr int64_t round_up(int64_t value, int64_t step) {
@@ -127,8 +128,9 @@ struct Kernels {
   void (*pack_rows)(const float* x, int64_t x_stride, int64_t rows, int64_t k, void* a);
   void (*product_bf16)(const Product& product);
   /// The same over blocks that are widened to bf16 on the way: `b` the first strip's records,
-  /// strides in bytes, `a` what pack_columns wrote; the bits of product_bf16 over the widened
-  /// weights. Null where no kernel has it: such weights are widened when they are loaded.
+  /// strides in bytes, `a` what pack_columns wrote (pack_rows for more than kFewRows rows); the
+  /// bits of product_bf16 over the widened weights. Null where no kernel has it: such weights are
+  /// widened when they are loaded.
   void (*product_blocks)(const Product& product, const BlockFormat& format);
   /// f32 rows -> the right operand of product_blocks, as pack_rows.
   void (*pack_columns)(const float* x, int64_t x_stride, int64_t rows, int64_t k, void* a);

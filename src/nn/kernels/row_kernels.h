@@ -25,24 +25,32 @@ inline I lane_numbers() {
   return lanes;
 }
 
+/// Vectors of a row that are seen in part: the lanes of [begin, end) at `i`.
+inline I visible_lanes(int64_t i, int64_t begin, int64_t end) {
+  const I at = lane_numbers() + static_cast<int32_t>(i);
+  return (at >= static_cast<int32_t>(begin)) & (at < static_cast<int32_t>(end));
+}
+
 void softmax_row(float* scores, int64_t width, int64_t begin, int64_t end, float* peak,
                  float* sum) {
-  const I lanes = lane_numbers();
-  const auto visible = [&](int64_t i) -> I {
-    const I at = lanes + static_cast<int32_t>(i);
-    return (at >= static_cast<int32_t>(begin)) & (at < static_cast<int32_t>(end));
-  };
+  const int64_t first = begin / kLanes * kLanes;  // vectors before it and from `end` on are unseen
+  const auto whole = [&](int64_t i) { return i >= begin && i + kLanes <= end; };
   F best = all(kMinusInfinity);
-  for (int64_t i = 0; i < width; i += kLanes) {
-    best = larger(visible(i) ? load(scores + i) : all(kMinusInfinity), best);
+  for (int64_t i = first; i < end && i < width; i += kLanes) {
+    const F x = load(scores + i);
+    best = larger(whole(i) ? x : visible_lanes(i, begin, end) ? x : all(kMinusInfinity), best);
   }
   const float top = max_lanes(best);
   F total = {};
   for (int64_t i = 0; i < width; i += kLanes) {
-    const F weight = exponential(load(scores + i) - top);
-    const F kept = visible(i) ? weight : F{};
-    store(scores + i, kept);
-    total += kept;
+    if (i < first || i >= end) {
+      store(scores + i, F{});
+      continue;
+    }
+    F weight = exponential(load(scores + i) - top);
+    if (!whole(i)) weight = visible_lanes(i, begin, end) ? weight : F{};
+    store(scores + i, weight);
+    total += weight;
   }
   *peak = top;
   *sum = sum_lanes(total);

@@ -1,0 +1,59 @@
+"""Training steps beside speculators, and how they grow."""
+import sys
+
+from measure import ROOT, call, cell, field, in_turn, quotient, show_table
+
+DTYPES, VOCABULARY = ("bf16", "f32"), 49152
+
+
+def step(build, short, dtype, reduced, **sizes):
+    steps = 1 if short else 7
+    words = [f"{key}={value}" for key, value in sizes.items()]
+    flags = [word for key, value in sizes.items() for word in (f"--{key}", value)]
+    runners = {"ours": lambda: call([build / "train_bench", f"compute={dtype}",
+                                     f"draft_vocab={reduced}", f"steps={steps}", *words]),
+               "speculators": lambda: call([sys.executable, ROOT / "bench" / "speculators_step.py",
+                                            "--compute", dtype, "--draft-vocab", reduced,
+                                            "--steps", steps, *flags])}
+    runs = in_turn(runners, 1 if short else 2)
+    return {"seconds": field(runs, "median_seconds"), "peak_rss_mb": field(runs, "peak_rss_mb"),
+            "runs": runs}
+
+
+def training(build, short):
+    rows = {f"{dtype}, {reduced or VOCABULARY} ids": step(build, short, dtype, reduced)
+            for dtype in DTYPES for reduced in (0, 8192)}
+    if not short:
+        rows["bf16, 5 layers, B=16, T=1024, 256 anchors"] = step(
+            build, short, "bf16", 0, layers=5, block=16, tokens=1024, anchors=256)
+        rows["growth"] = call([build / "train_bench", "growth=1"])
+        rows["muon, 256 anchors"] = call([build / "train_bench", "optimizer=muon", "anchors=256"])
+    return rows
+
+
+def ratios(results):
+    rows = results["training"]
+    full, reduced = rows["bf16, 49152 ids"], rows["bf16, 8192 ids"]
+
+    def of_peer(row):
+        return quotient(row["seconds"]["speculators"], row["seconds"]["ours"])
+    memory = [quotient(row["peak_rss_mb"]["ours"], row["peak_rss_mb"]["speculators"])
+              for row in (full, reduced)]
+    shares = [run.get("gemm_share") for run in full["runs"]["ours"]]
+    growth = rows.get("growth") or {}
+    return {"train_step_vs_speculators": of_peer(full),
+            "train_step_8k_vs_speculators": of_peer(reduced),
+            "train_gemm_share": shares[-1] if shares else None,
+            "memory_vs_speculators": max((m for m in memory if m), default=None),
+            "growth_exponent_max": growth.get("exponent_max")}
+
+
+def show(results):
+    rows = [[name] + [cell(row["seconds"][side], "{:.3f}")
+                      + (f" ({row['peak_rss_mb'][side]['median']:.0f})"
+                         if row["peak_rss_mb"][side] else "") for side in ("ours", "speculators")]
+            + [cell(quotient(row["seconds"]["speculators"], row["seconds"]["ours"]))]
+            for name, row in results["training"].items() if row and "seconds" in row]
+    show_table("training step, 2 layers, B=8, 64 anchors, T=512 unless said, AdamW, hard CE, "
+               "seconds (peak MB)",
+               ["dtype, vocabulary", "dflash-cpp", "speculators", "ratio"], rows)

