@@ -1,6 +1,6 @@
-// Milliseconds of one drafting step beside one target pass of the same run, as one JSON object: 2
-// layers, B=8, five taps, draft vocabulary 8192, random weights (a pass costs the same whatever they
-// are).
+// Milliseconds of one drafting step beside one target pass of the same run, as one JSON object: two
+// layers, B=8, five taps, draft vocabulary 8192, random weights (a pass costs the same whatever
+// they are).
 //
 //   draft_bench [model.gguf or folder] [f32|bf16] [context rows]
 #include <ATen/ops/arange.h>
