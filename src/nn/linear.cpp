@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
+#include "nn/norm.h"
 #include "nn/packed.h"
 #include "nn/shapes.h"
 
@@ -148,6 +149,18 @@ void Linear::add_to(const at::Tensor& x, at::Tensor& y) const {
                     .y_stride = out_,
                     .bias = data_or_null(bias),
                     .add = true});
+}
+
+at::Tensor Linear::swiglu(const at::Tensor& x) const {
+  const PackedWeight& product = packed(x);
+  if (!product.pairs()) return nn::swiglu(forward(x));
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = out_ / 2;
+  at::Tensor y = at::empty(shape, at::kFloat);
+  const Rows rows(x);
+  product.multiply_swiglu(rows.data, rows.stride, rows.count, data_or_null(bias),
+                          y.mutable_data_ptr<float>());
+  return y;
 }
 
 at::Tensor Linear::argmax(const at::Tensor& x, int64_t num_columns) const {

@@ -32,6 +32,10 @@ class Linear {
   /// No grad: y += x W^T (+ b) in place, y contiguous f32 [..., O] (residual connections).
   void add_to(const at::Tensor& x, at::Tensor& y) const;
 
+  /// No grad: weight [2 I, D] = gate | up; silu(gate) up, f32 [..., I]. The bits of forward and
+  /// nn::swiglu, which need the products in memory.
+  at::Tensor swiglu(const at::Tensor& x) const;
+
   /// No grad: lowest index of the largest output among [0, num_columns) of every row, int64 [R];
   /// the same bits as forward's, not stored.
   at::Tensor argmax(const at::Tensor& x, int64_t num_columns) const;

@@ -2,8 +2,10 @@
 
 #include <omp.h>
 
+#include <cstring>
 #include <limits>
 
+#include "base/error.h"
 #include "nn/kernels/memory.h"
 #include "nn/kernels/select.h"
 
@@ -127,10 +129,10 @@ void for_panels(int64_t num_tiles, int64_t panel, const Work& work) {
 
 }  // namespace
 
-/// Splits columns over threads and rows into blocks that stay in cache; calls
-/// work(product, first_row, tile) with everything set but the result.
+/// Splits the first `tiles` tiles of columns over threads and rows into blocks that stay in cache;
+/// calls work(product, first_row, tile) with everything set but the result.
 template <typename Work>
-void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows,
+void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows, int64_t tiles,
                                 const Work& work) const {
   const Kernels& k = current();
   const bool f32 = compute_ == Compute::kF32;
@@ -156,7 +158,7 @@ void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows,
         pack_as(count)(from + mine.begin * x_stride, x_stride, mine.end - mine.begin, in_, to);
 #pragma omp barrier
       }
-      for_panels(num_tiles(), blocks_.bits ? 2 : kPanel, [&](int64_t tile, int64_t end) {
+      for_panels(tiles, blocks_.bits ? 2 : kPanel, [&](int64_t tile, int64_t end) {
         Product p = product(tile, end);
         p.a = f32 ? from : left, p.a_stride = x_stride, p.rows = count;
         if (blocks_.bits && count > kFewRows) p.work = scratch(10, block_work_bytes(p.steps));
@@ -169,11 +171,34 @@ void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows,
 
 void PackedWeight::multiply(const float* x, int64_t x_stride, int64_t rows,
                             const Output& output) const {
-  for_products(x, x_stride, rows, [&](Product& p, int64_t first, int64_t tile) {
+  for_products(x, x_stride, rows, num_tiles(), [&](Product& p, int64_t first, int64_t tile) {
     p.c = output.y + first * output.y_stride + tile * kTile, p.c_stride = output.y_stride;
     p.bias = output.bias ? output.bias + tile * kTile : nullptr;
     p.add = output.add;
     run(p);
+  });
+}
+
+void PackedWeight::multiply_swiglu(const float* x, int64_t x_stride, int64_t rows,
+                                   const float* bias, float* y) const {
+  DF_ASSERT(pairs(), "out={}", out_);
+  const int64_t width = out_ / 2, half = width / kTile;
+  for_products(x, x_stride, rows, half, [&](const Product& gate, int64_t first, int64_t tile) {
+    const int64_t columns = gate.columns;
+    auto* sums = static_cast<float*>(scratch(1, gate.rows * columns * 3 * sizeof(float)));
+    float* values = sums + gate.rows * columns * 2;
+    for (const int64_t at : {tile, tile + half}) {
+      Product p = product(at, at + columns / kTile);
+      p.a = gate.a, p.a_stride = gate.a_stride, p.rows = gate.rows, p.work = gate.work;
+      p.c = sums + (at == tile ? 0 : columns), p.c_stride = 2 * columns;
+      p.bias = bias ? bias + at * kTile : nullptr;
+      run(p);
+    }
+    current().swiglu(sums, gate.rows, columns, values);
+    for (int64_t r = 0; r < gate.rows; ++r) {
+      std::memcpy(y + (first + r) * width + tile * kTile, values + r * columns,
+                  columns * sizeof(float));
+    }
   });
 }
 
@@ -182,7 +207,7 @@ void PackedWeight::argmax(const float* x, int64_t x_stride, int64_t rows, const 
   const Kernels& k = current();
   const Best nothing{-std::numeric_limits<float>::infinity(), 0};
   std::vector<std::vector<Best>> found(omp_get_max_threads());
-  for_products(x, x_stride, rows, [&](Product& p, int64_t first, int64_t tile) {
+  for_products(x, x_stride, rows, num_tiles(), [&](Product& p, int64_t first, int64_t tile) {
     constexpr int64_t kWidth = kPanel * kTile;
     std::vector<Best>& mine = found[omp_get_thread_num()];
     if (mine.empty()) mine.assign(rows, nothing);

@@ -33,6 +33,13 @@ class PackedWeight {
   /// y[r, o] = sum_i x[r, i] w[o, i] (+ bias[o]); x_stride floats between rows.
   void multiply(const float* x, int64_t x_stride, int64_t rows, const Output& output) const;
 
+  /// y[r, o] = silu(gate) up for the halves (gate | up) of the products, y dense [rows, out / 2];
+  /// the bits of multiply and the swiglu kernel. pairs().
+  void multiply_swiglu(const float* x, int64_t x_stride, int64_t rows, const float* bias,
+                       float* y) const;
+  /// Whether both halves of the columns are whole panels.
+  bool pairs() const { return out_ / 2 % (kernels::kPanel * kernels::kTile) == 0 && out_ % 2 == 0; }
+
   /// Lowest index of the largest product among columns [0, num_columns), for every row, without
   /// storing them; the products are bit-equal to multiply's.
   void argmax(const float* x, int64_t x_stride, int64_t rows, const float* bias,
@@ -45,7 +52,8 @@ class PackedWeight {
 
  private:
   template <typename Work>
-  void for_products(const float* x, int64_t x_stride, int64_t rows, const Work& work) const;
+  void for_products(const float* x, int64_t x_stride, int64_t rows, int64_t tiles,
+                    const Work& work) const;
   kernels::Product product(int64_t tile, int64_t end) const;
   void run(const kernels::Product& product) const;
   int64_t num_tiles() const;

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "nn/norm.h"
 
 namespace dflash::target {
 namespace {
@@ -17,7 +16,7 @@ class DenseMlp final : public Mlp {
   DenseMlp(nn::Linear gate_up, nn::Linear down)
       : gate_up_(std::move(gate_up)), down_(std::move(down)) {}
   void add_to(const at::Tensor& x_RD, at::Tensor& h_RD) const override {
-    down_.add_to(nn::swiglu(gate_up_.forward(x_RD)), h_RD);
+    down_.add_to(gate_up_.swiglu(x_RD), h_RD);
   }
 
  private:
@@ -81,7 +80,7 @@ class MoeMlp final : public Mlp {
   using Expert = LayerReader::Expert;
 
   static at::Tensor run(const Expert& expert, const at::Tensor& x_ND) {
-    return expert.down.forward(nn::swiglu(expert.gate_up.forward(x_ND)));
+    return expert.down.forward(expert.gate_up.swiglu(x_ND));
   }
 
   void add_shared(const at::Tensor& x_RD, const at::Tensor& logits_RN, at::Tensor& h_RD) const {

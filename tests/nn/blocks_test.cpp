@@ -81,6 +81,15 @@ TEST_F(Blocks, ChooseTheSameIds) {
   }
 }
 
+TEST_F(Blocks, GiveTheSameSwiglu) {
+  const BlockWeight blocks = random_blocks({4, true, true}, 384, 96);
+  const Linear kept(blocks, {}), twin = widened(blocks, {});
+  for (const int64_t rows : {1, 16, 40}) {
+    const at::Tensor x = at::randn({rows, 96});
+    EXPECT_TRUE(at::equal(kept.swiglu(x), twin.swiglu(x))) << rows;
+  }
+}
+
 TEST_F(Blocks, AreReadFromStridedRows) {
   const BlockWeight blocks = random_blocks({4, true, true}, 48, 64);
   const Linear kept(blocks, {}), twin = widened(blocks, {});

@@ -10,6 +10,7 @@
 
 #include "nn/compute.h"
 #include "nn/head.h"
+#include "nn/norm.h"
 #include "nn_test_tools.h"
 
 namespace dflash::nn {
@@ -54,6 +55,23 @@ TEST(Linear, AgreesWithPlainSums) {
         const at::Tensor expected = plain_product(x, weight, compute) + bias.to(at::kDouble);
         // One rounding a step of a sum of `in` terms of size 1: 4 eps sqrt(in) sqrt(in).
         expect_close(linear.forward(x), expected, 4 * kEps32 * static_cast<double>(c.in + 4));
+      }
+    }
+  });
+}
+
+TEST(Linear, SwigluIsThatOfItsProducts) {
+  const c10::NoGradGuard no_grad;
+  for_every_isa([&](Isa) {
+    for (const Compute compute : kComputes) {
+      for (const Case& c : {Case{96, 128}, Case{64, 384}, Case{33, 34}}) {
+        Linear linear(at::randn({c.out, c.in}), at::randn({c.out}), compute);
+        linear.pack();
+        for (const int64_t rows : {1, 5, 16, 33, 700}) {
+          const at::Tensor x = at::randn({rows, c.in});
+          ASSERT_TRUE(at::equal(linear.swiglu(x), swiglu(linear.forward(x))))
+              << compute_name(compute) << ", " << c.out << " columns, " << rows << " rows";
+        }
       }
     }
   });
