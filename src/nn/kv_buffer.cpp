@@ -1,6 +1,7 @@
 // Storage of keys and values; the layout is described in attention.h and kernels/kernels.h.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <omp.h>
 
 #include <cmath>
 
@@ -72,15 +73,17 @@ void KvBuffer::write_rows(int64_t first, const at::Tensor& k_RGE, const at::Tens
                           RowRange rows) {
   const float* k = k_RGE.const_data_ptr<float>() + rows.begin * k_RGE.stride(0);
   const float* v = v_RGE.const_data_ptr<float>() + rows.begin * v_RGE.stride(0);
+  T *all_keys = k_.mutable_data_ptr<T>(), *all_values = v_.mutable_data_ptr<T>();
+  const int64_t count = rows.end - rows.begin;
   bool finite = true;
-  for (int64_t g = 0; g < kv_heads_; ++g) {
-    T* keys = k_.mutable_data_ptr<T>() + g * k_.size(1);
-    T* values = v_.mutable_data_ptr<T>() + g * v_.size(1);
-    for (int64_t r = 0; r < rows.end - rows.begin; ++r) {
+  // Keys of different rows are different memory, so threads may share the rows.
+#pragma omp parallel for reduction(&& : finite) if (count >= 64 && !omp_in_parallel())
+  for (int64_t r = 0; r < count; ++r) {
+    for (int64_t g = 0; g < kv_heads_; ++g) {
       const float* from_k = k + r * k_RGE.stride(0) + g * k_RGE.stride(1);
       const float* from_v = v + r * v_RGE.stride(0) + g * v_RGE.stride(1);
-      T* to_k = keys + key_index(first + r, 0);
-      T* to_v = values + value_index(first + r, 0);
+      T* to_k = all_keys + g * k_.size(1) + key_index(first + r, 0);
+      T* to_v = all_values + g * v_.size(1) + value_index(first + r, 0);
       float zero = 0;  // becomes NaN as soon as one value is not finite
       for (int64_t e = 0; e < head_dim_; ++e) {
         to_k[key_step_E_[e]] = static_cast<T>(from_k[e]);
