@@ -67,6 +67,7 @@ dflash_module(base PLAIN)
 dflash_module(io PLAIN base)
 dflash_module(block PLAIN base)
 dflash_module(runs PLAIN base io)
+dflash_module(plan PLAIN base)
 dflash_module(text PLAIN base io PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 dflash_module(nn TORCH base io)
 dflash_module(data PLAIN base io block text)
@@ -79,7 +80,7 @@ dflash_module(eval TORCH base io block text data nn target draft decode)
 dflash_module(serve TORCH base io block text data nn target draft decode PkgConfig::HTTPLIB)
 dflash_module(doctor TORCH base io block text data nn target draft train decode jobs eval)
 dflash_module(cli TORCH base io block text data nn target draft train decode jobs eval serve doctor
-  runs CLI11::CLI11)
+  runs plan CLI11::CLI11)
 
 # The pages of web/ become texts of the program.
 set(page "${CMAKE_BINARY_DIR}/embedded/chat_page.cpp")

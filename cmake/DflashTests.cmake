@@ -9,7 +9,7 @@ target_include_directories(test_paths PRIVATE "${CMAKE_SOURCE_DIR}/tests")
 target_compile_definitions(test_paths PRIVATE
   DFLASH_SOURCE_DIR="${CMAKE_SOURCE_DIR}" DFLASH_PROGRAM="${CMAKE_BINARY_DIR}/dflash-cpp")
 
-set(TEST_MODULES base io block runs text nn data target draft train decode jobs eval serve doctor cli)
+set(TEST_MODULES base io block runs plan text nn data target draft train decode jobs eval serve doctor cli)
 foreach(module ${TEST_MODULES})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${module}/*.cpp")
   if(NOT sources OR NOT TARGET df_${module})

@@ -10,6 +10,7 @@ ALLOWED = {
     "io": "base",
     "block": "base",
     "runs": "base io",
+    "plan": "base",
     "text": "base io",
     "nn": "base io",
     "data": "base io block text",
@@ -21,9 +22,9 @@ ALLOWED = {
     "eval": "base io block text data nn target draft decode",
     "serve": "base io block text data nn target draft decode",
     "doctor": "base io block text data nn target draft train decode jobs eval",
-    "cli": "base io block text data nn target draft train decode jobs eval serve doctor runs",
+    "cli": "base io block text data nn target draft train decode jobs eval serve doctor runs plan",
 }
-NO_TORCH = {"base", "io", "block", "runs", "text", "data"}
+NO_TORCH = {"base", "io", "block", "runs", "plan", "text", "data"}
 INCLUDE = re.compile(r'#\s*include\s+[<"]([^>"]+)[>"]')
 
 

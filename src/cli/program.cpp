@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/stop.h"
 #include "base/suggest.h"
+#include "cli/verb_plan.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
 
@@ -28,6 +29,7 @@ constexpr std::array kVerbs = {
     Verb{"regenerate", "prompts -> the target's own answers (batched, resumable)", run_regenerate},
     Verb{"prepare", "chat or text files -> a dataset: ids and what is supervised", run_prepare},
     Verb{"capture", "dataset -> features: the target's hidden states (resumable)", run_capture},
+    Verb{"plan", "memory and time of a training run before it starts; does it fit?", run_plan},
     Verb{"train", "dataset (+ features) -> a drafter", run_train},
     Verb{"eval", "tau, acceptance per slot and speed of drafters, beside plain decoding", run_eval},
     Verb{"generate", "lossless speculative decoding of one prompt", run_generate},

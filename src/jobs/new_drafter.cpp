@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/vocab.h"
+#include "jobs/drafter_sizes.h"
 
 namespace dflash::jobs {
 namespace {
@@ -56,9 +57,8 @@ int64_t resolve_mask_id(const Model& model, int64_t given) {
   return id;
 }
 
-draft::DraftSpec new_draft_spec(const Model& model, const data::Dataset& dataset,
-                                const NewDrafterOptions& options) {
-  const auto& config = model.target->config();
+draft::DraftSpec sizes_for_target(const target::TargetConfig& config,
+                                  const NewDrafterOptions& options) {
   draft::DraftSpec spec;
   spec.num_layers = options.num_layers;
   spec.hidden_size = spec.target_hidden_size = config.hidden_size;
@@ -74,11 +74,18 @@ draft::DraftSpec new_draft_spec(const Model& model, const data::Dataset& dataset
                                    : options.taps;
   spec.target_num_layers = config.num_layers;
   spec.vocab_size = config.vocab_size;
+  spec.rule.block_size = options.block_size;
+  spec.rule.layers.assign(static_cast<size_t>(options.num_layers), layer_rule(options));
+  return spec;
+}
+
+draft::DraftSpec new_draft_spec(const Model& model, const data::Dataset& dataset,
+                                const NewDrafterOptions& options) {
+  const auto& config = model.target->config();
+  draft::DraftSpec spec = sizes_for_target(config, options);
   spec.target_fingerprint = model.target->fingerprint();
   spec.tokenizer_fingerprint = model.tokenizer->fingerprint();
-  spec.rule.block_size = options.block_size;
   spec.rule.mask_id = resolve_mask_id(model, options.mask_id);
-  spec.rule.layers.assign(static_cast<size_t>(options.num_layers), layer_rule(options));
   if (options.draft_vocab > 0 && options.draft_vocab < config.vocab_size) {
     const auto chosen = data::make_draft_vocab(dataset, options.draft_vocab,
                                                model.tokenizer->stop_ids(), config.vocab_size);

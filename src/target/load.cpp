@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error_context.h"
+#include "base/files.h"
 #include "io/gguf.h"
 #include "target/config_reader.h"
 #include "target/families.h"
@@ -18,17 +19,22 @@ struct Family {
   std::string gguf_architecture;  // general.architecture
   TargetPtr (*from_folder)(const fs::path&, const ConfigReader&, nn::Compute);
   TargetPtr (*from_gguf)(const GgufPtr&, nn::Compute);
+  TransformerConfig (*folder_config)(const ConfigReader&);
+  TransformerConfig (*gguf_config)(const io::GgufFile&);
 };
 
 const std::vector<Family>& families() {
   static const std::vector<Family> rows = {
-      {"llama", "llama", load_llama_folder, load_llama_gguf},
-      {"qwen3", "qwen3", load_qwen3_folder, load_qwen3_gguf},
-      {"qwen3_moe", "qwen3moe", load_qwen3_folder, load_qwen3_gguf},
-      {"qwen3_5", "qwen35", load_qwen35_folder, load_qwen35_gguf},
-      {"qwen3_5_text", "qwen35", load_qwen35_folder, load_qwen35_gguf},
-      {"qwen3_5_moe", "qwen35moe", load_qwen35_folder, load_qwen35_gguf},
-      {"qwen3_5_moe_text", "qwen35moe", load_qwen35_folder, load_qwen35_gguf}};
+      {"llama", "llama", load_llama_folder, load_llama_gguf, llama_config, llama_config},
+      {"qwen3", "qwen3", load_qwen3_folder, load_qwen3_gguf, qwen3_config, qwen3_config},
+      {"qwen3_moe", "qwen3moe", load_qwen3_folder, load_qwen3_gguf, qwen3_config, qwen3_config},
+      {"qwen3_5", "qwen35", load_qwen35_folder, load_qwen35_gguf, qwen35_config, qwen35_config},
+      {"qwen3_5_text", "qwen35", load_qwen35_folder, load_qwen35_gguf, qwen35_config,
+       qwen35_config},
+      {"qwen3_5_moe", "qwen35moe", load_qwen35_folder, load_qwen35_gguf, qwen35_config,
+       qwen35_config},
+      {"qwen3_5_moe_text", "qwen35moe", load_qwen35_folder, load_qwen35_gguf, qwen35_config,
+       qwen35_config}};
   return rows;
 }
 
@@ -56,6 +62,17 @@ std::shared_ptr<const Target> load_gguf(const fs::path& path, nn::Compute comput
 }
 
 }  // namespace
+
+TransformerConfig read_target_config(const fs::path& path) {
+  if (path.extension() == ".gguf") {
+    const auto file = io::GgufFile::open(path);
+    const std::string architecture = file->string("general.architecture");
+    return find_family(architecture, &Family::gguf_architecture, path).gguf_config(*file);
+  }
+  const ConfigReader config =
+      fs::is_directory(path) ? ConfigReader(path) : ConfigReader(read_json(path), path);
+  return find_family(config.string("model_type"), &Family::model_type, path).folder_config(config);
+}
 
 std::shared_ptr<const Target> load_target(const fs::path& path, const LoadOptions& options) {
   if (fs::is_directory(path)) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "target/target.h"
+#include "target/transformer_config.h"
 
 namespace dflash::target {
 
@@ -17,5 +18,8 @@ struct LoadOptions {
 /// (named), unknown tensors (named).
 std::shared_ptr<const Target> load_target(const std::filesystem::path& path,
                                           const LoadOptions& options);
+
+/// Sizes alone, no weights: of a folder (or its config.json) or a .gguf file.
+TransformerConfig read_target_config(const std::filesystem::path& path);
 
 }  // namespace dflash::target
