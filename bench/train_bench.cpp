@@ -1,42 +1,47 @@
-// One training step of a drafter of SmolLM2-135M's size on random data: 2 layers, block 8, 64
-// anchors, 512 tokens, 5 taps. Prints one JSON line; peer: bench/speculators_step.py.
+// One training step of a drafter of SmolLM2-135M's size on random data: by default 2 layers, block
+// 8, 64 anchors, 512 tokens, 5 taps. Prints one JSON line; peer: bench/speculators_step.py.
 //
 //   train_bench [compute=bf16|f32] [draft_vocab=0|8192] [optimizer=adamw|muon] [steps=7]
-//               [anchors=64] [tokens=512]
+//               [layers=2] [block=8] [anchors=64] [tokens=512]
+//               [gemm=1]     also the bf16 GEMM rate of the step's shapes, measured between steps
+//               [growth=1]   only the growth in context and anchors (train_growth.h)
 #include <ATen/Parallel.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
-#include <sys/resource.h>
 
 #include <cstdio>
 #include <exception>
 
 #include "base/error.h"
+#include "common.h"
 #include "draft/drafter.h"
+#include "gemm_rate.h"
 #include "nn/compute.h"
 #include "train/trainer.h"
+#include "train_growth.h"
+#include "train_sizes.h"
 
 namespace dflash {
 namespace {
-
-constexpr int64_t kVocab = 49152, kWidth = 576, kTaps = 5;
-
-using Settings = std::map<std::string, std::string>;
 
 Settings parse(int argc, char** argv) {
   Settings settings = {{"compute", std::string(nn::compute_name(nn::default_compute()))},
                        {"draft_vocab", "0"},
                        {"optimizer", "adamw"},
                        {"steps", "7"},
+                       {"layers", "2"},
+                       {"block", "8"},
                        {"anchors", "64"},
-                       {"tokens", "512"}};
+                       {"tokens", "512"},
+                       {"gemm", "0"},
+                       {"growth", "0"}};
   for (int i = 1; i < argc; ++i) {
     const std::string text = argv[i];
     const size_t equal = text.find('=');
     if (equal == std::string::npos || !settings.contains(text.substr(0, equal))) {
       fail(
-          "train_bench: {}: expected one of compute= draft_vocab= optimizer= steps= anchors= "
-          "tokens=",
+          "train_bench: {}: expected one of compute= draft_vocab= optimizer= steps= layers= block= "
+          "anchors= tokens= gemm= growth=",
           text);
     }
     settings[text.substr(0, equal)] = text.substr(equal + 1);
@@ -44,28 +49,12 @@ Settings parse(int argc, char** argv) {
   return settings;
 }
 
-draft::DraftSpec make_spec() {
-  draft::DraftSpec spec;
-  spec.num_layers = 2;
-  spec.hidden_size = spec.target_hidden_size = kWidth;
-  spec.num_heads = 9;
-  spec.num_kv_heads = 3;
-  spec.head_dim = 64;
-  spec.intermediate_size = 1536;
-  spec.rms_norm_eps = 1e-5;
-  spec.rope.theta = 100000.0;
-  spec.taps = {1, 8, 14, 20, 27};
-  spec.target_num_layers = 30;
-  spec.vocab_size = kVocab;
-  spec.rule = {.block_size = 8, .mask_id = 16, .slot_shift = 0, .layers = {{}, {}}};
-  return spec;
-}
-
 /// The same random features for every document, stored as capture stores them.
 class RandomSource : public train::FeatureSource {
  public:
   RandomSource(const data::Dataset& set, int64_t tokens, int64_t labels) : set_(set) {
-    taps_TF_ = at::randn({tokens, kTaps * kWidth}, at::kFloat).to(at::kBFloat16);
+    taps_TF_ =
+        at::randn({tokens, StepSizes::kTaps * StepSizes::kWidth}, at::kFloat).to(at::kBFloat16);
     argmax_ = at::randint(labels, {tokens}, at::kLong);
   }
   train::FeatureRow row(const std::vector<data::PackedPlan::Piece>& pieces) override {
@@ -80,7 +69,7 @@ class RandomSource : public train::FeatureSource {
     row.argmax.assign(argmax_.data_ptr<int64_t>(), argmax_.data_ptr<int64_t>() + argmax_.numel());
     return row;
   }
-  int64_t feature_size() const override { return kTaps * kWidth; }
+  int64_t feature_size() const override { return StepSizes::kTaps * StepSizes::kWidth; }
   bool has_last() const override { return false; }
 
  private:
@@ -88,21 +77,10 @@ class RandomSource : public train::FeatureSource {
   at::Tensor taps_TF_, argmax_;
 };
 
-double peak_rss_mb() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024.0;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 data::Dataset random_documents(int64_t tokens) {
   data::Dataset set;
   for (int64_t d = 0; d < 4; ++d) {
-    const at::Tensor ids = at::randint(kVocab, {tokens}, at::kLong);
+    const at::Tensor ids = at::randint(StepSizes::kVocab, {tokens}, at::kLong);
     const int64_t* data = ids.const_data_ptr<int64_t>();
     set.add({.ids = std::vector<int64_t>(data, data + tokens),
              .loss_mask = std::vector<uint8_t>(static_cast<size_t>(tokens), 1)});
@@ -110,66 +88,101 @@ data::Dataset random_documents(int64_t tokens) {
   return set;
 }
 
-/// Median seconds of a step and mean seconds of its phases, after two steps of warming up.
-Json measure(train::Trainer& trainer, int64_t steps, int64_t anchors) {
-  std::vector<double> total;
+/// The target's table, bf16 or f32: drawn in place, so that no copy of it makes the peak.
+nn::Table random_table(nn::Compute compute) {
+  nn::Table table;
+  table.weight_VD = at::empty({StepSizes::kVocab, StepSizes::kWidth},
+                              compute == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat);
+  table.weight_VD.normal_(0, 0.05);
+  return table;
+}
+
+/// Median seconds of a step and mean seconds of its phases, after two steps of warming up, which
+/// also give the peak of the memory: products measured in between have matrices of their own.
+Json measure(train::Trainer& trainer, StepSizes sizes, int64_t steps, bool with_gemm) {
+  std::vector<double> total, updates, orthogonal;
   train::PhaseSeconds phases;
+  std::optional<GemmRate> gemm;
+  const double before_mb = reset_peak_rss_mb();
+  Json result;
   for (int64_t i = 0; i < steps + 2; ++i) {
     const train::StepMetrics metrics = trainer.step();
-    DF_ASSERT(metrics.applied && metrics.anchors == anchors, "anchors={}", metrics.anchors);
+    DF_ASSERT(metrics.applied && metrics.anchors == sizes.anchors, "anchors={}", metrics.anchors);
     if (i < 2) continue;
     total.push_back(metrics.seconds.total());
-    phases.gather += metrics.seconds.gather / static_cast<double>(steps);
-    phases.forward += metrics.seconds.forward / static_cast<double>(steps);
-    phases.loss += metrics.seconds.loss / static_cast<double>(steps);
-    phases.backward += metrics.seconds.backward / static_cast<double>(steps);
-    phases.update += metrics.seconds.update / static_cast<double>(steps);
+    updates.push_back(metrics.seconds.update);
+    orthogonal.push_back(metrics.seconds.orthogonalise);
+    phases += metrics.seconds;
+    sizes.trained_slots = metrics.trained_slots;
+    if (i == 2) {
+      result["peak_rss_mb"] = peak_rss_mb();
+      result["step_memory_mb"] = peak_rss_mb() - before_mb;
+    }
+    if (with_gemm && !gemm) gemm.emplace(step_products(sizes));
+    if (gemm) gemm->round();
   }
-  return {{"median_seconds", median(total)},
-          {"anchors_per_second", static_cast<double>(anchors) / median(total)},
-          {"peak_rss_mb", peak_rss_mb()},
-          {"mean_phases",
-           {{"gather", phases.gather},
-            {"forward", phases.forward},
-            {"loss", phases.loss},
-            {"backward", phases.backward},
-            {"update", phases.update}}}};
+  const double seconds = median(total);
+  double operations = attention_operations(sizes);
+  for (const StepProduct& product : step_products(sizes)) operations += product.operations();
+  phases /= static_cast<double>(steps);
+  result.update({{"median_seconds", seconds},
+                 {"least_seconds", *std::min_element(total.begin(), total.end())},
+                 {"anchors_per_second", static_cast<double>(sizes.anchors) / seconds},
+                 {"mean_phases", phases.to_json()},
+                 {"optimizer_seconds", median(updates)},
+                 {"orthogonalise_seconds", median(orthogonal)},
+                 {"orthogonalise_share", median(orthogonal) / seconds},
+                 {"operations", operations},
+                 {"gflops", operations / seconds / 1e9}});
+  if (gemm) {
+    result["gemm_gflops"] = gemm->rate() / 1e9;
+    result["gemm_share"] = operations / seconds / gemm->rate();
+  }
+  return result;
+}
+
+StepSizes sizes_of(const Settings& settings) {
+  const auto number = [&](const char* name) { return std::stoll(settings.at(name)); };
+  StepSizes sizes{.layers = number("layers"),
+                  .block = number("block"),
+                  .tokens = number("tokens"),
+                  .anchors = number("anchors")};
+  sizes.labels = number("draft_vocab") > 0 ? number("draft_vocab") : StepSizes::kVocab;
+  return sizes;
 }
 
 int run(const Settings& settings) {
   const nn::Compute compute = nn::parse_compute(settings.at("compute"));
-  const int64_t tokens = std::stoll(settings.at("tokens")),
-                anchors = std::stoll(settings.at("anchors")),
-                reduced = std::stoll(settings.at("draft_vocab"));
-  const int64_t labels = reduced > 0 ? reduced : kVocab;
-  const data::Dataset set = random_documents(tokens);
-  RandomSource source(set, tokens, labels);
-  nn::Table table;
-  table.weight_VD = (at::randn({kVocab, kWidth}, at::kFloat) * 0.05)
-                        .to(compute == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat);
+  const StepSizes sizes = sizes_of(settings);
+  const data::Dataset set = random_documents(sizes.tokens);
+  RandomSource source(set, sizes.tokens, sizes.labels);
+  const nn::Table table = random_table(compute);
   nn::Head head;
-  head.num_ids = kVocab;
-  head.linear = nn::Linear(table.weight_VD.narrow(0, 0, labels), {}, compute);
-  if (reduced > 0) head.id_V = at::arange(reduced, at::kLong);
+  head.num_ids = StepSizes::kVocab;
+  head.linear = nn::Linear(table.weight_VD.narrow(0, 0, sizes.labels), {}, compute);
+  if (settings.at("draft_vocab") != "0") head.id_V = at::arange(sizes.labels, at::kLong);
 
   train::TrainOptions options;
   options.optimizer.kind = train::parse_optimizer(settings.at("optimizer"));
-  options.row_tokens = tokens;
-  options.anchors_per_document = options.anchors_per_step = anchors;
+  options.row_tokens = sizes.tokens;
+  options.anchors_per_document = options.anchors_per_step = sizes.anchors;
   options.total_steps = 1000;
   train::Trainer trainer(
-      {set, source, draft::Drafter::create(make_spec(), compute, 1), table, head}, options);
+      {set, source, draft::Drafter::create(sizes.spec(), compute, 1), table, head}, options);
   Json result = {{"program", "dflash.cpp"},
                  {"compute", settings.at("compute")},
-                 {"vocabulary", labels},
+                 {"vocabulary", sizes.labels},
                  {"optimizer", settings.at("optimizer")},
                  {"loss", "ce"},
-                 {"anchors", anchors},
-                 {"tokens", tokens},
+                 {"layers", sizes.layers},
+                 {"block", sizes.block},
+                 {"anchors", sizes.anchors},
+                 {"tokens", sizes.tokens},
                  {"threads", nn::num_threads()},
                  {"kernels", nn::kernel_name(compute)},
                  {"head", trainer.header()["head"]}};
-  result.update(measure(trainer, std::stoll(settings.at("steps")), anchors));
+  result.update(
+      measure(trainer, sizes, std::stoll(settings.at("steps")), settings.at("gemm") == "1"));
   std::printf("%s\n", result.dump().c_str());
   return 0;
 }
@@ -179,7 +192,8 @@ int run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   try {
-    return dflash::run(dflash::parse(argc, argv));
+    const auto settings = dflash::parse(argc, argv);
+    return settings.at("growth") == "1" ? dflash::print_growth(settings) : dflash::run(settings);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

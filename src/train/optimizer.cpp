@@ -7,6 +7,7 @@
 #include <ATen/ops/mm.h>
 
 #include "base/error.h"
+#include "base/timer.h"
 #include "train/kernels/rows.h"
 
 namespace dflash::train {
@@ -106,20 +107,22 @@ UpdateResult Optimizer::update(double divisor, double rate_factor) {
     if (!slot.parameter.grad().defined()) {
       slot.parameter.mutable_grad() = at::zeros_like(slot.parameter.detach());
     }
-    if (slot.matrix) update_muon(slot, factor, options_.muon_lr * rate_factor);
+    if (slot.matrix) update_muon(slot, factor, options_.muon_lr * rate_factor, result);
   }
   update_adamw(factor, options_.lr * rate_factor);
   result.applied = true;
   return result;
 }
 
-void Optimizer::update_muon(Slot& slot, double factor, double rate) {
+void Optimizer::update_muon(Slot& slot, double factor, double rate, UpdateResult& result) {
   const double momentum = options_.muon_momentum;
   const at::Tensor gradient = slot.parameter.grad();
   slot.first.mul_(momentum).add_(gradient, (1.0 - momentum) * factor);
   // Nesterov's direction over `momentum`, since only its direction counts.
   const at::Tensor direction = at::add(slot.first, gradient, (1.0 - momentum) * factor / momentum);
+  const Timer timer;
   const at::Tensor step = orthogonalise(direction, options_.muon_steps, compute_);
+  result.orthogonalise_seconds += timer.seconds();
   const double rows = static_cast<double>(slot.parameter.size(0));
   const double scale = std::sqrt(std::max(1.0, rows / static_cast<double>(slot.parameter.size(1))));
   if (options_.weight_decay > 0) slot.parameter.mul_(1.0 - rate * options_.weight_decay);

@@ -43,6 +43,7 @@ at::Tensor orthogonalise(const at::Tensor& matrix_OI, int64_t steps, nn::Compute
 struct UpdateResult {
   double grad_norm = 0.0;  // before clipping, after division
   bool applied = false;    // false: a gradient was not finite, nothing was changed
+  double orthogonalise_seconds = 0.0;
 };
 
 class Optimizer {
@@ -74,7 +75,7 @@ class Optimizer {
   double gradient_norm(double divisor) const;
   /// Both multiply gradients by `factor` (clipping over the step's weights).
   void update_adamw(double factor, double rate);
-  void update_muon(Slot& slot, double factor, double rate);
+  void update_muon(Slot& slot, double factor, double rate, UpdateResult& result);
 
   OptimizerOptions options_;
   nn::Compute compute_;

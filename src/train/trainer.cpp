@@ -65,6 +65,30 @@ struct Trainer::Sums {
   PhaseClock clock;
 };
 
+PhaseSeconds& PhaseSeconds::operator+=(const PhaseSeconds& other) {
+  gather += other.gather, forward += other.forward, loss += other.loss;
+  backward += other.backward, reduce += other.reduce, update += other.update;
+  orthogonalise += other.orthogonalise;
+  return *this;
+}
+
+PhaseSeconds& PhaseSeconds::operator/=(double count) {
+  for (double* part : {&gather, &forward, &loss, &backward, &reduce, &update, &orthogonalise}) {
+    *part /= count;
+  }
+  return *this;
+}
+
+Json PhaseSeconds::to_json() const {
+  return {{"gather", gather},
+          {"forward", forward},
+          {"loss", loss},
+          {"backward", backward},
+          {"reduce", reduce},
+          {"update", update},
+          {"orthogonalise", orthogonalise}};
+}
+
 Json StepMetrics::to_json() const {
   Json out = slots.to_json();
   out.update({{"step", step},
@@ -78,13 +102,7 @@ Json StepMetrics::to_json() const {
               {"rate_factor", rate_factor},
               {"applied", applied},
               {"seconds", seconds.total()},
-              {"phases",
-               {{"gather", seconds.gather},
-                {"forward", seconds.forward},
-                {"loss", seconds.loss},
-                {"backward", seconds.backward},
-                {"reduce", seconds.reduce},
-                {"update", seconds.update}}}});
+              {"phases", seconds.to_json()}});
   return out;
 }
 
@@ -268,6 +286,7 @@ StepMetrics Trainer::step() {
   if (finite) {
     const UpdateResult result = optimizer_.update(sums.weight, out.rate_factor);
     out.grad_norm = result.grad_norm;
+    sums.seconds.orthogonalise = result.orthogonalise_seconds;
     out.applied = result.applied;
     out.loss = sums.loss / sums.weight;
   } else if (sums.weight != 0) {  // NaN too

@@ -49,7 +49,11 @@ struct TrainParts {
 /// Seconds of one step by phase; reduce: sums over the ranks and waiting for them.
 struct PhaseSeconds {
   double gather = 0, forward = 0, loss = 0, backward = 0, reduce = 0, update = 0;
+  double orthogonalise = 0;  // part of update
   double total() const { return gather + forward + loss + backward + reduce + update; }
+  PhaseSeconds& operator+=(const PhaseSeconds& other);
+  PhaseSeconds& operator/=(double count);
+  Json to_json() const;
 };
 
 /// Of all ranks together, but for the seconds, which are this rank's.
