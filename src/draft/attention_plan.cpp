@@ -57,6 +57,9 @@ AttentionPlan::AttentionPlan(const block::Blocks& blocks, const block::LayerRule
     std::stable_sort(order_.begin(), order_.end(),
                      [&](int64_t a, int64_t b) { return anchor_N[a] < anchor_N[b]; });
   }
+  for (int64_t k = 0; k < block_size_; ++k) {
+    slot_span_K_.push_back(block::slot_span(rule, k, block_size_));
+  }
   double seen = 0;  // mean context of the current tile's blocks, summed over blocks
   int64_t doc = -1;
   for (int64_t i = 0; i < num_blocks(); ++i) {

@@ -311,8 +311,10 @@ class BlockAttention : public torch::autograd::Function<BlockAttention> {
   }
 };
 
+}  // namespace
+
 // Shapes before anything reads a size of them.
-void check_inputs(const BlockAttentionInputs& inputs, const AttentionPlan& plan) {
+void check_attention_inputs(const BlockAttentionInputs& inputs, const AttentionPlan& plan) {
   const int64_t n = plan.num_blocks(), k = plan.block_size();
   nn::expect_shape(inputs.q_NKHE, {n, k, -1, -1}, "block queries");
   const int64_t e = inputs.q_NKHE.size(3);
@@ -334,11 +336,9 @@ void check_inputs(const BlockAttentionInputs& inputs, const AttentionPlan& plan)
   }
 }
 
-}  // namespace
-
 at::Tensor block_attention(const BlockAttentionInputs& inputs,
                            const std::shared_ptr<const AttentionPlan>& plan) {
-  check_inputs(inputs, *plan);
+  check_attention_inputs(inputs, *plan);
   nn::settle_vector_math();
   if (plan->num_blocks() == 0) return inputs.q_NKHE.clone();
   return BlockAttention::apply(inputs.q_NKHE, inputs.k_TGE, inputs.v_TGE, inputs.k_NKGE,

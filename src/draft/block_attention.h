@@ -41,6 +41,12 @@ class AttentionPlan {
   const std::vector<Tile>& tiles() const { return tiles_; }
   /// Borders of a tile: only rows that do not see all of its context.
   std::vector<Border> borders(const Tile& tile) const;
+  /// What one slot sees: context rows (`slot` counts through the blocks in sorted order), and slots
+  /// of its own block.
+  const block::Span& context(int64_t slot) const { return span_NK_[static_cast<size_t>(slot)]; }
+  const block::Span& own_slots(int64_t slot) const {
+    return slot_span_K_[static_cast<size_t>(slot % block_size_)];
+  }
   /// f32 [K * heads_per_kv, K] to add to scores, 0 = may attend, else -inf; undefined when every
   /// slot sees every slot.
   const at::Tensor& in_block_bias() const { return in_block_bias_; }
@@ -50,6 +56,7 @@ class AttentionPlan {
   bool sorted_ = true;
   std::vector<int64_t> order_;
   std::vector<block::Span> span_NK_;  // in sorted order
+  std::vector<block::Span> slot_span_K_;
   std::vector<Tile> tiles_;
   at::Tensor in_block_bias_;
 };
@@ -59,6 +66,9 @@ struct BlockAttentionInputs {
   at::Tensor k_TGE, v_TGE;    // context
   at::Tensor k_NKGE, v_NKGE;  // the blocks' own rows
 };
+
+/// Asserts shapes and types that fit each other and the plan.
+void check_attention_inputs(const BlockAttentionInputs& inputs, const AttentionPlan& plan);
 
 /// -> [N, K, H, E]; scale E^-0.5. f32 or f64, all alike; differentiable once, in all five inputs
 /// (without blocks in none but the queries).

@@ -81,7 +81,10 @@ void Drafter::append(std::span<SequenceContext* const> contexts, std::span<const
   DF_ASSERT(contexts.size() == num_rows.size(), "{} contexts, {} counts", contexts.size(),
             num_rows.size());
   if (taps_RF.size(0) == 0) return;
-  const auto rows = context_rows(packed_fc_, packed_context_kv_, taps_RF, pos_R);
+  nn::expect_shape(taps_RF, {-1, fc_DF_.size(1)}, "tapped features");
+  const auto rows = context_rows(multiply(packed_fc_, taps_RF), pos_R, [&](const at::Tensor& c_RD) {
+    return split_context(multiply(packed_context_kv_, c_RD));
+  });
   int64_t first = 0;
   for (size_t i = 0; i < contexts.size(); ++i) {
     SequenceContext& context = *contexts[i];

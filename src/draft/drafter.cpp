@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "draft/block_attention.h"
 #include "draft/layer.h"
+#include "draft/tile_attention.h"
+#include "nn/gemm_bf16.h"
 #include "nn/norm.h"
 #include "nn/shapes.h"
 
@@ -164,30 +166,49 @@ nn::Linear Drafter::context_products() const {
   return fuse(weights, biases, compute_);
 }
 
-std::vector<std::pair<at::Tensor, at::Tensor>> Drafter::context_rows(
-    const nn::Linear& fc, const nn::Linear& kv, const at::Tensor& taps_RF,
-    const at::Tensor& pos_R) const {
-  const int64_t rows = taps_RF.size(0), size = spec_.num_kv_heads * spec_.head_dim;
-  nn::expect_shape(taps_RF, {rows, fc_DF_.size(1)}, "tapped features");
-  nn::expect_shape(pos_R, {rows}, "positions of the features");
-  const at::Tensor c_RD = nn::rms_norm(multiply(fc, taps_RF), hidden_norm_D_, spec_.rms_norm_eps);
+Drafter::KeysValues Drafter::split_context(const at::Tensor& kv_RO) const {
+  const int64_t size = spec_.num_kv_heads * spec_.head_dim;
+  KeysValues result;
+  for (int64_t l = 0; l < spec_.num_layers; ++l) {
+    const int64_t at = l * 2 * size;
+    result.emplace_back(kv_RO.narrow(1, at, size), kv_RO.narrow(1, at + size, size));
+  }
+  return result;
+}
+
+Drafter::KeysValues Drafter::context_rows(
+    const at::Tensor& fc_RD, const at::Tensor& pos_R,
+    const std::function<KeysValues(const at::Tensor& c_RD)>& project) const {
+  nn::expect_shape(pos_R, {fc_RD.size(0)}, "positions of the features");
+  const at::Tensor c_RD = nn::rms_norm(fc_RD, hidden_norm_D_, spec_.rms_norm_eps);
   observe("fused", c_RD);
-  const at::Tensor kv_RO = multiply(kv, c_RD);
-  std::vector<std::pair<at::Tensor, at::Tensor>> result;
+  KeysValues result = project(c_RD);
   for (size_t l = 0; l < layers_.size(); ++l) {
-    const int64_t at = static_cast<int64_t>(l) * 2 * size;
-    result.push_back(finish_kv(spec_, layers_[l]->k_norm_E, rope_, kv_RO.narrow(1, at, size),
-                               kv_RO.narrow(1, at + size, size), pos_R));
-    observe(fmt::format("layers.{}.k", l), result.back().first);
-    observe(fmt::format("layers.{}.v", l), result.back().second);
+    auto& [k, v] = result[l];
+    std::tie(k, v) = finish_kv(spec_, layers_[l]->k_norm_E, rope_, k, v, pos_R);
+    observe(fmt::format("layers.{}.k", l), k);
+    observe(fmt::format("layers.{}.v", l), v);
   }
   return result;
 }
 
 PackedContext Drafter::context(const at::Tensor& taps_TF, const at::Tensor& pos_T) const {
+  nn::expect_shape(taps_TF, {-1, fc_DF_.size(1)}, "tapped features");
+  KeysValues rows;
+  if (nn::tile_products_supported(compute_)) {
+    const at::Tensor fc_TD = nn::tile_products(taps_TF, {fc_DF_}, nn::Results::kSeparate)[0];
+    rows = context_rows(fc_TD, pos_T, [&](const at::Tensor& c_TD) {
+      KeysValues all;
+      for (const auto& layer : layers_) all.push_back(layer->context_tiles(c_TD));
+      return all;
+    });
+  } else {
+    rows = context_rows(
+        multiply(fuse({fc_DF_}, {}, compute_), taps_TF), pos_T,
+        [&](const at::Tensor& c_TD) { return split_context(multiply(context_products(), c_TD)); });
+  }
   PackedContext context;
-  for (auto& [k_TGE, v_TGE] :
-       context_rows(fuse({fc_DF_}, {}, compute_), context_products(), taps_TF, pos_T)) {
+  for (auto& [k_TGE, v_TGE] : rows) {
     context.k_TGE.push_back(std::move(k_TGE));
     context.v_TGE.push_back(std::move(v_TGE));
   }
@@ -202,21 +223,23 @@ at::Tensor Drafter::forward(const PackedContext& context, const block::Blocks& b
   nn::expect_shape(embed_NKD, {n, k, d}, "block embeddings");
   const at::Tensor pos_R = at::tensor(blocks.pos_NK, at::kLong);
   const auto plans = make_plans(spec_, blocks);
+  const bool by_tiles = tile_attention_supported(compute_, e);
 
   at::Tensor h_RD = embed_NKD.reshape({n * k, d});
   for (size_t l = 0; l < layers_.size(); ++l) {
     const auto attend = [&](const at::Tensor& q_RHE, const at::Tensor& k_RGE,
                             const at::Tensor& v_RGE) {
-      return block_attention({.q_NKHE = q_RHE.view({n, k, h, e}),
-                              .k_TGE = context.k_TGE[l],
-                              .v_TGE = context.v_TGE[l],
-                              .k_NKGE = k_RGE.view({n, k, g, e}),
-                              .v_NKGE = v_RGE.view({n, k, g, e})},
-                             plans[l])
-          .reshape({n * k, h * e});
+      const BlockAttentionInputs inputs{.q_NKHE = q_RHE.view({n, k, h, e}),
+                                        .k_TGE = context.k_TGE[l],
+                                        .v_TGE = context.v_TGE[l],
+                                        .k_NKGE = k_RGE.view({n, k, g, e}),
+                                        .v_NKGE = v_RGE.view({n, k, g, e})};
+      const at::Tensor out_NKHE =
+          by_tiles ? tile_attention(inputs, plans[l]) : block_attention(inputs, plans[l]);
+      return out_NKHE.reshape({n * k, h * e});
     };
-    h_RD =
-        run_layer(spec_, *layers_[l], layers_[l]->products(compute_), rope_, h_RD, pos_R, attend);
+    h_RD = run_layer(spec_, *layers_[l], layers_[l]->training_products(compute_), rope_, h_RD,
+                     pos_R, attend);
     observe(fmt::format("layers.{}.hidden", l), h_RD);
   }
   return finish(h_RD).view({n, k, d});

@@ -119,10 +119,11 @@ class Drafter {
   at::Tensor finish(const at::Tensor& h_RD) const;
   void bind(std::map<std::string, at::Tensor> weights);
   nn::Linear context_products() const;
-  std::vector<std::pair<at::Tensor, at::Tensor>> context_rows(const nn::Linear& fc,
-                                                              const nn::Linear& kv,
-                                                              const at::Tensor& taps_RF,
-                                                              const at::Tensor& pos_R) const;
+  using KeysValues = std::vector<std::pair<at::Tensor, at::Tensor>>;
+  /// Normed rows of fc's -> k and v projections of every layer -> keys and values.
+  KeysValues context_rows(const at::Tensor& fc_RD, const at::Tensor& pos_R,
+                          const std::function<KeysValues(const at::Tensor& c_RD)>& project) const;
+  KeysValues split_context(const at::Tensor& kv_RO) const;
 
   DraftSpec spec_;
   nn::Compute compute_ = nn::Compute::kF32;

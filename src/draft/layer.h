@@ -19,6 +19,8 @@ namespace dflash::draft {
 /// The matrices of a layer on the way of a block row; q/k/v and gate/up are one product each.
 struct LayerProducts {
   nn::Linear qkv, o, gate_up, down;
+  /// Training by AMX tiles (nn/gemm_bf16.h): the live weights of this layer, the above are empty.
+  const Drafter::Layer* tiles = nullptr;
 };
 
 struct Drafter::Layer {
@@ -30,6 +32,10 @@ struct Drafter::Layer {
 
   /// Products over the live weights; under grad mode in the graph.
   LayerProducts products(nn::Compute compute) const;
+  /// The same for a training pass: by tiles where the CPU has them.
+  LayerProducts training_products(nn::Compute compute) const;
+  /// k and v projections of context rows by tiles, [R, G*E] each.
+  std::pair<at::Tensor, at::Tensor> context_tiles(const at::Tensor& c_RD) const;
 };
 
 /// q_RHE, k_RGE (normed, roped), v_RGE of the block rows -> [R, H*E].
