@@ -5,7 +5,8 @@ Its own model, loss and autocast as its trainer runs them (sdpa attention, AdamW
 optimizers module builds them, clip 1.0), on random data. Prints one JSON line.
 
   python bench/speculators_step.py [--compute bf16|f32] [--draft-vocab 0|8192]
-                                   [--optimizer adamw|muon]
+                                   [--optimizer adamw|muon] [--layers 2] [--block 8]
+                                   [--anchors 64] [--tokens 512]
 """
 import argparse
 import contextlib
@@ -57,17 +58,18 @@ def make_model(options):
     from transformers.models.qwen3.modeling_qwen3 import Qwen3Config
 
     layer = Qwen3Config(
-        vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=1536, num_hidden_layers=2,
-        num_attention_heads=9, num_key_value_heads=3, head_dim=64, rms_norm_eps=1e-5,
+        vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=1536,
+        num_hidden_layers=options.layers, num_attention_heads=9, num_key_value_heads=3, head_dim=64, rms_norm_eps=1e-5,
         rope_theta=100000.0, max_position_embeddings=8192, attention_bias=False)
     layer._attn_implementation = "sdpa"
     reduced = options.draft_vocab or VOCAB
     config = DFlashSpeculatorConfig(
-        transformer_layer_config=layer, draft_vocab_size=reduced, block_size=8,
+        transformer_layer_config=layer, draft_vocab_size=reduced,
+        block_size=options.block,
         aux_hidden_state_layer_ids=TAPS, mask_token_id=16,
         speculators_config=SpeculatorsConfig(
             algorithm="dflash",
-            proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=7)],
+            proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=options.block - 1)],
             default_proposal_method="greedy",
             verifier=VerifierConfig(name_or_path=None, architectures=["LlamaForCausalLM"])))
     model = DFlashDraftModel(config)
@@ -98,6 +100,8 @@ def main():
     parser.add_argument("--optimizer", choices=("adamw", "muon"), default="adamw")
     parser.add_argument("--loss", default="ce")
     parser.add_argument("--steps", type=int, default=7)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--block", type=int, default=8)
     parser.add_argument("--anchors", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=512)
     options = parser.parse_args()
@@ -137,7 +141,8 @@ def main():
     print(json.dumps({
         "program": "speculators", "compute": options.compute,
         "vocabulary": options.draft_vocab or VOCAB, "optimizer": options.optimizer,
-        "loss": options.loss, "anchors": options.anchors, "tokens": tokens,
+        "loss": options.loss, "layers": options.layers, "block": options.block,
+        "anchors": options.anchors, "tokens": tokens,
         "threads": torch.get_num_threads(), "median_seconds": median,
         "anchors_per_second": options.anchors / median,
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))

@@ -57,15 +57,19 @@ TileOperand pack(const at::Tensor& x, int64_t rows, int64_t k, Pack run) {
   return out;
 }
 
-/// One thread's part of a product, in blocks that stay in its cache.
-void multiply_part(TileProduct whole, int64_t steps) {
+/// One thread's part of a product, in blocks that stay in its cache. `below`: column n wants rows
+/// up to n + below only.
+constexpr int64_t kAllRows = int64_t{1} << 40;
+void multiply_part(TileProduct whole, int64_t steps, int64_t below = kAllRows) {
   const int64_t block = kTile * steps * kStepK * 2;
   const int64_t rows_at_once = std::max<int64_t>(2, kLeftBytes / block / 2 * 2) * kTile;
   for (int64_t row = 0; row < whole.rows; row += rows_at_once) {
     for (int64_t column = 0; column < whole.columns; column += 2 * kTile) {
+      const int64_t end = std::min(whole.rows, column + 2 * kTile + below);
+      if (end <= row) continue;
       for (int64_t step = 0; step < steps; step += kStepsAtOnce) {
         TileProduct p = whole;
-        p.rows = std::min(rows_at_once, whole.rows - row);
+        p.rows = std::min(rows_at_once, end - row);
         p.columns = std::min(2 * kTile, whole.columns - column);
         p.steps = std::min(kStepsAtOnce, steps - step);
         p.left += row / kTile * p.left_block + step * kTileBf16;
@@ -105,36 +109,75 @@ TileOperand right_operand_of_left(const TileOperand& left) {
   return out;
 }
 
-void multiply_tiles(const TileOperand& left, const TileOperand& right, Into into, at::Tensor& c) {
+namespace {
+
+/// Checked, with everything set but c's increment.
+TileProduct product_of(const TileOperand& left, const TileOperand& right, at::Tensor& c) {
   DF_ASSERT(left.k == right.k, "k {} and {}", left.k, right.k);
   expect_shape(c, {left.rows, right.rows}, "product");
   DF_ASSERT(is_dense(c) && c.scalar_type() == at::kFloat, "last stride {}", c.stride(1));
   const int64_t steps = steps_of(left.k);
-  const TileProduct whole{.left = data_of(left.data),
-                          .right = data_of(right.data),
-                          .left_block = steps * kTileBf16,
-                          .right_tile = steps * kTileBf16,
-                          .steps = steps,
-                          .rows = left.rows,
-                          .columns = right.rows,
-                          .c = c.mutable_data_ptr<float>(),
-                          .c_stride = c.stride(0),
-                          .add = into == Into::kAdd};
+  return {.left = data_of(left.data),
+          .right = data_of(right.data),
+          .left_block = steps * kTileBf16,
+          .right_tile = steps * kTileBf16,
+          .steps = steps,
+          .rows = left.rows,
+          .columns = right.rows,
+          .c = c.mutable_data_ptr<float>(),
+          .c_stride = c.stride(0)};
+}
+
+/// The same without the columns (rows) before and after a share.
+TileProduct columns_of(TileProduct p, Share mine) {
+  p.right += mine.begin / kTile * p.right_tile, p.c += mine.begin;
+  p.columns = mine.end - mine.begin;
+  return p;
+}
+TileProduct rows_of(TileProduct p, Share mine) {
+  p.left += mine.begin / kTile * p.left_block, p.c += mine.begin * p.c_stride;
+  p.rows = mine.end - mine.begin;
+  return p;
+}
+
+}  // namespace
+
+void multiply_symmetric_tiles(const TileOperand& left, const TileOperand& right, at::Tensor& c) {
+  const TileProduct whole = product_of(left, right, c);
+  DF_ASSERT(left.rows == right.rows, "{} rows, {} columns", left.rows, right.rows);
+  constexpr int64_t kStrip = 2 * kTile;
+  const int64_t strips = (whole.columns + kStrip - 1) / kStrip;
+#pragma omp parallel if (whole.rows * whole.columns > kSmallWork)
+  {
+    kTileKernels.enter();
+    // Strip s has s + 1 blocks: the first with the last, the second with the last but one.
+#pragma omp for schedule(static)
+    for (int64_t pair = 0; pair < (strips + 1) / 2; ++pair) {
+      for (const int64_t strip : {pair, strips - 1 - pair}) {
+        const int64_t begin = strip * kStrip;
+        const Share mine{begin, std::min(begin + kStrip, whole.columns)};
+        multiply_part(columns_of(whole, mine), whole.steps, begin);
+        if (2 * pair == strips - 1) break;
+      }
+    }
+    kTileKernels.leave();
+#pragma omp for schedule(static)
+    for (int64_t block = 0; block < (whole.rows + kTile - 1) / kTile; ++block) {
+      kTileKernels.mirror(whole.c, whole.c_stride, whole.rows, block);
+    }
+  }
+}
+
+void multiply_tiles(const TileOperand& left, const TileOperand& right, Into into, at::Tensor& c) {
+  TileProduct whole = product_of(left, right, c);
+  whole.add = into == Into::kAdd;
   const bool by_rows = left.rows > right.rows;
 #pragma omp parallel if (left.rows * right.rows > kSmallWork)
   {
     const Share mine = share(by_rows ? left.rows : right.rows, 2 * kTile, omp_get_thread_num(),
                              omp_get_num_threads());
-    TileProduct p = whole;
-    if (by_rows) {
-      p.left += mine.begin / kTile * p.left_block, p.c += mine.begin * p.c_stride;
-      p.rows = mine.end - mine.begin;
-    } else {
-      p.right += mine.begin / kTile * p.right_tile, p.c += mine.begin;
-      p.columns = mine.end - mine.begin;
-    }
     kTileKernels.enter();
-    multiply_part(p, steps);
+    multiply_part(by_rows ? rows_of(whole, mine) : columns_of(whole, mine), whole.steps);
     kTileKernels.leave();
   }
 }

@@ -34,6 +34,9 @@ TileOperand right_operand_of_left(const TileOperand& left);
 enum class Into { kSet, kAdd };
 void multiply_tiles(const TileOperand& left, const TileOperand& right, Into into, at::Tensor& c);
 
+/// c = left x right, which is symmetric: one half is computed, the other is its mirror.
+void multiply_symmetric_tiles(const TileOperand& left, const TileOperand& right, at::Tensor& c);
+
 /// x W_i^T for every weight (one to three, f32 [O_i, I]) of the same x f32 [R, I]; in the graph.
 /// `kSeparate`: one result a weight; `kJoined`: one result, columns beside each other.
 enum class Results { kSeparate, kJoined };

@@ -8,7 +8,10 @@
 
 #include "base/error.h"
 #include "base/timer.h"
+#include "nn/gemm_bf16.h"
 #include "train/kernels/rows.h"
+#include "train/newton_schulz.h"
+#include "train/orthogonal_tiles.h"
 
 namespace dflash::train {
 namespace {
@@ -57,7 +60,6 @@ OptimizerKind parse_optimizer(std::string_view name) {
 }
 
 at::Tensor orthogonalise(const at::Tensor& matrix_OI, int64_t steps, nn::Compute compute) {
-  constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;  // Jordan's quintic
   const bool tall = matrix_OI.size(0) > matrix_OI.size(1);
   const auto type = compute == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat;
   const double norm = std::sqrt(sum_squares(matrix_OI));
@@ -102,13 +104,16 @@ UpdateResult Optimizer::update(double divisor, double rate_factor) {
   if (!std::isfinite(result.grad_norm)) return result;
   const bool clips = options_.clip_norm > 0 && result.grad_norm > options_.clip_norm;
   const double factor = (clips ? options_.clip_norm / result.grad_norm : 1.0) / divisor;
+  const bool by_tiles = nn::tile_products_supported(compute_);
+  const double muon_rate = options_.muon_lr * rate_factor;
   ++updates_;
   for (Slot& slot : slots_) {
     if (!slot.parameter.grad().defined()) {
       slot.parameter.mutable_grad() = at::zeros_like(slot.parameter.detach());
     }
-    if (slot.matrix) update_muon(slot, factor, options_.muon_lr * rate_factor, result);
+    if (slot.matrix && !by_tiles) update_muon(slot, factor, muon_rate, result);
   }
+  if (by_tiles) update_muon_tiles(factor, muon_rate, result);
   update_adamw(factor, options_.lr * rate_factor);
   result.applied = true;
   return result;
@@ -123,10 +128,48 @@ void Optimizer::update_muon(Slot& slot, double factor, double rate, UpdateResult
   const Timer timer;
   const at::Tensor step = orthogonalise(direction, options_.muon_steps, compute_);
   result.orthogonalise_seconds += timer.seconds();
+  move_along(slot, step, rate);
+}
+
+void Optimizer::move_along(Slot& slot, const at::Tensor& step, double rate) const {
   const double rows = static_cast<double>(slot.parameter.size(0));
   const double scale = std::sqrt(std::max(1.0, rows / static_cast<double>(slot.parameter.size(1))));
   if (options_.weight_decay > 0) slot.parameter.mul_(1.0 - rate * options_.weight_decay);
   slot.parameter.add_(step, -rate * scale);
+}
+
+double Optimizer::update_matrix(Slot& slot, double factor, double rate) const {
+  const c10::NoGradGuard guard;
+  const at::Tensor gradient = slot.parameter.grad().contiguous();
+  const at::Tensor direction = at::empty(gradient.sizes(), at::kFloat);
+  const double squares = kernels::row_kernels().muon_direction(
+      gradient.const_data_ptr<float>(), slot.first.mutable_data_ptr<float>(), gradient.numel(),
+      {.momentum = static_cast<float>(options_.muon_momentum),
+       .factor = static_cast<float>((1.0 - options_.muon_momentum) * factor)},
+      direction.mutable_data_ptr<float>());
+  const Timer timer;
+  const at::Tensor step = orthogonalise_tiles(direction, std::sqrt(squares), options_.muon_steps);
+  const double seconds = timer.seconds();
+  move_along(slot, step, rate);
+  return seconds;
+}
+
+void Optimizer::update_muon_tiles(double factor, double rate, UpdateResult& result) {
+  std::vector<Slot*> matrices;
+  for (Slot& slot : slots_) {
+    if (slot.matrix) matrices.push_back(&slot);
+  }
+  // Largest first, so that no thread ends with one.
+  std::stable_sort(matrices.begin(), matrices.end(), [](const Slot* a, const Slot* b) {
+    return a->parameter.numel() > b->parameter.numel();
+  });
+  const auto count = static_cast<int64_t>(matrices.size());
+  const int threads = count >= nn::num_threads() ? nn::num_threads() : 1;
+  double seconds = 0;
+#pragma omp parallel for schedule(dynamic, 1) reduction(+ : seconds) num_threads(threads) \
+    if (threads > 1)
+  for (int64_t i = 0; i < count; ++i) seconds += update_matrix(*matrices[i], factor, rate);
+  result.orthogonalise_seconds = seconds / threads;
 }
 
 void Optimizer::update_adamw(double factor, double rate) {

@@ -76,6 +76,11 @@ class Optimizer {
   /// Both multiply gradients by `factor` (clipping over the step's weights).
   void update_adamw(double factor, double rate);
   void update_muon(Slot& slot, double factor, double rate, UpdateResult& result);
+  /// The same in bf16 on tiles, all matrices at once.
+  void update_muon_tiles(double factor, double rate, UpdateResult& result);
+  /// One of them, by one thread; returns the seconds of its orthogonalisation.
+  double update_matrix(Slot& slot, double factor, double rate) const;
+  void move_along(Slot& slot, const at::Tensor& step, double rate) const;
 
   OptimizerOptions options_;
   nn::Compute compute_;

@@ -58,6 +58,20 @@ TEST_F(TileProducts, EveryPackingOfEveryShape) {
   }
 }
 
+TEST_F(TileProducts, SymmetricOnesByHalf) {
+  for (const int64_t m : {1, 15, 16, 33, 64, 200}) {
+    for (const int64_t k : {3, 64, 1030}) {
+      const at::Tensor x = at::randn({m, k});
+      at::Tensor c = at::full({m, m}, 7.0, at::kFloat), full = c.clone();
+      multiply_symmetric_tiles(left_operand(x), right_operand_of_transposed(x), c);
+      multiply_tiles(left_operand(x), right_operand_of_transposed(x), Into::kSet, full);
+      expect_product(c, rounded(x), rounded(x).t());
+      EXPECT_TRUE(c.equal(c.t()));
+      EXPECT_TRUE(c.triu().equal(full.triu()));
+    }
+  }
+}
+
 /// Gradients as the sums say, from rounded operands.
 TEST_F(TileProducts, InTheGraph) {
   for (const Results results : {Results::kSeparate, Results::kJoined}) {

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "nn/gemm_bf16.h"
+#include "train/orthogonal_tiles.h"
 #include "train/schedule.h"
 
 namespace dflash::train {
@@ -126,6 +128,37 @@ TEST(Muon, NearlyOrthogonalBothWays) {
       const at::Tensor values = at::linalg_svdvals(orthogonalise(g, 5, compute));
       EXPECT_GT(values.min().item<double>(), 0.3) << rows << "x" << columns;
       EXPECT_LT(values.max().item<double>(), 1.3) << rows << "x" << columns;
+    }
+  }
+}
+
+/// On tiles as by plain products: rounding of the matrix fills its weak directions, which the
+/// iteration then lifts, so the bound is what plain products of bf16 differ by from those of f32,
+/// times three: the Gram matrix is rounded as well.
+TEST(Muon, TilesEqualThePlainIteration) {
+  if (!nn::tile_products_supported(nn::Compute::kBF16)) GTEST_SKIP() << "no AMX";
+  at::manual_seed(2);
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{40, 72}, {150, 70}, {64, 64}, {33, 300}, {2, 3}}) {
+    for (const double decay : {0.0, 1.0, 3.0}) {  // condition 1, m, m^3
+      for (const int64_t steps : {1, 2, 5, 7}) {
+        const int64_t m = std::min(rows, columns);
+        const at::Tensor scale = at::arange(1, m + 1, at::kFloat).pow(-decay).unsqueeze(1) * 3.0e-3;
+        at::Tensor g = at::randn({m, std::max(rows, columns)}, at::kFloat) * scale;
+        if (rows > columns) g = g.t().contiguous();
+        const double norm = g.norm().item<double>();
+        const at::Tensor want = orthogonalise(g, steps, nn::Compute::kF32);
+        const at::Tensor got = orthogonalise_tiles(g, norm, steps);
+        const double gap = (got - want).norm().item<double>() / want.norm().item<double>();
+        const at::Tensor plain = orthogonalise(g, steps, nn::Compute::kBF16);
+        const double plain_gap = (plain - want).norm().item<double>() / want.norm().item<double>();
+        EXPECT_LT(gap, 3 * plain_gap + 0.01)
+            << rows << "x" << columns << " decay " << decay << " steps " << steps;
+        const at::Tensor values = at::linalg_svdvals(got);
+        if (steps == 5) {
+          EXPECT_LT(values.max().item<double>(), 1.3);
+        }
+      }
     }
   }
 }

@@ -58,6 +58,9 @@ struct TileKernels {
   void (*right_of_left)(const uint16_t* left, int64_t rows, int64_t columns, TileShare tiles,
                         uint16_t* out);
   void (*product)(const TileProduct& product);
+  /// Rows [16 * block, 16 * block + 16) of c [size, size]: what lies left of the diagonal block,
+  /// and below in it, from the other side of the diagonal.
+  void (*mirror)(float* c, int64_t stride, int64_t size, int64_t block);
 };
 
 extern const TileKernels kTileKernels;

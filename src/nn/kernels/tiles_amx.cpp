@@ -247,6 +247,23 @@ void product(const TileProduct& p) {
   if (block < blocks) sums<1, 1>(p, block, tile);
 }
 
+void mirror(float* c, int64_t stride, int64_t size, int64_t block) {
+  const int64_t row = block * kTile, rows = row + kTile <= size ? kTile : size - row;
+  const auto have = static_cast<__mmask16>((1U << rows) - 1);
+  for (int64_t column = 0; column <= row; column += kTile) {
+    __m512i tile[16];
+    for (int64_t i = 0; i < kTile; ++i) {
+      const float* from = c + (column + i) * stride + row;
+      tile[i] = column + i < size ? _mm512_maskz_loadu_epi32(have, from) : _mm512_setzero_si512();
+    }
+    transpose(tile);
+    for (int64_t i = 0; i < rows; ++i) {
+      const auto below = static_cast<__mmask16>(column < row ? 0xffff : (1U << i) - 1);
+      _mm512_mask_storeu_epi32(c + (row + i) * stride + column, below, tile[i]);
+    }
+  }
+}
+
 }  // namespace
 
 const TileKernels kTileKernels = {.enter = enter,
@@ -256,6 +273,7 @@ const TileKernels kTileKernels = {.enter = enter,
                                   .right = right,
                                   .right_transposed = right_transposed,
                                   .right_of_left = right_of_left,
-                                  .product = product};
+                                  .product = product,
+                                  .mirror = mirror};
 
 }  // namespace dflash::nn::kernels

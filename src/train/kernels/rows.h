@@ -14,6 +14,11 @@ struct OnlineRow {
   int64_t argmax = -1;
 };
 
+/// Nesterov's momentum of a gradient g: m <- momentum m + factor g.
+struct Momentum {
+  float momentum = 0, factor = 0;
+};
+
 struct RowKernels {
   /// Takes `columns` more scores (of ids first_id..) into `row` and writes exp(score - row.max)
   /// rounded to bf16. Returns exp(old max - new max), by which earlier results must be scaled.
@@ -27,6 +32,9 @@ struct RowKernels {
   void (*round_bf16)(const float* values, int64_t count, uint16_t* out);
   /// Sum of squares in double; NaN or infinite when any value is.
   double (*sum_squares)(const float* values, int64_t count);
+  /// Updates m; direction = m + (factor / momentum) g. Returns the sum of its squares.
+  double (*muon_direction)(const float* gradient, float* m, int64_t count, const Momentum& how,
+                           float* direction);
 };
 
 const RowKernels& row_kernels_generic();

@@ -98,7 +98,22 @@ double sum_squares(const float* values, int64_t count) {
   return sum;
 }
 
-constexpr RowKernels kTable = {online_bf16, online_f32, scale, round_bf16, sum_squares};
+double muon_direction(const float* gradient, float* m, int64_t count, const Momentum& how,
+                      float* direction) {
+  const float momentum = how.momentum, factor = how.factor, ahead = factor / momentum;
+  double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) {
+    m[i] = momentum * m[i] + factor * gradient[i];
+    const float d = m[i] + ahead * gradient[i];
+    direction[i] = d;
+    sum += static_cast<double>(d) * static_cast<double>(d);
+  }
+  return sum;
+}
+
+constexpr RowKernels kTable = {online_bf16, online_f32,  scale,
+                               round_bf16,  sum_squares, muon_direction};
 
 }  // namespace
 }  // namespace dflash::train::kernels
