@@ -59,8 +59,8 @@ def make_model(options):
 
     layer = Qwen3Config(
         vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=1536,
-        num_hidden_layers=options.layers, num_attention_heads=9, num_key_value_heads=3, head_dim=64, rms_norm_eps=1e-5,
-        rope_theta=100000.0, max_position_embeddings=8192, attention_bias=False)
+        num_hidden_layers=options.layers, num_attention_heads=9, num_key_value_heads=3, head_dim=64,
+        rms_norm_eps=1e-5, rope_theta=100000.0, max_position_embeddings=8192, attention_bias=False)
     layer._attn_implementation = "sdpa"
     reduced = options.draft_vocab or VOCAB
     config = DFlashSpeculatorConfig(

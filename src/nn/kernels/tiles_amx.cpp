@@ -1,35 +1,24 @@
-// The instructions are written as assembly for the reason given in kernels_amx.cpp. Tiles: 0-3
-// sums, 4-5 left, 6-7 right.
+// Tiles 0-3 are sums, 4-5 left, 6-7 right.
 #include "nn/kernels/tiles.h"
+
+// First, for its pragmas.
 #include "nn/kernels/transpose_avx512.h"
 
-#define TILE_ZERO(t) asm volatile("tilezero %%tmm" #t ::: "memory")
-#define TILE_LOAD(t, from, stride_bytes) \
+#include "nn/kernels/amx_tiles.h"
+
+/// Sums that are added to, from where they lie.
+#define SUM_LOAD(t, from, stride_bytes) \
   asm volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(from), "r"(int64_t{stride_bytes}) : "memory")
-#define TILE_STORE(t, to, stride_bytes)                                                  \
-  asm volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(to), "r"(int64_t{stride_bytes}) \
-               : "memor"                                                                 \
-                 "y")
-#define TILE_DOT(c, a, b) asm volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::: "memory")
 
 namespace dflash::nn::kernels {
 namespace {
 
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-static_assert(sizeof(TileConfig) == 64);
-
 void enter() {
-  TileConfig config;
-  for (int t = 0; t < 8; ++t) config.row_bytes[t] = 64, config.rows[t] = 16;
-  asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
+  kAmxKernels.enter();
 }
 
 void leave() {
-  asm volatile("tilerelease" ::: "memory");
+  kAmxKernels.leave();
 }
 
 /// Columns [column, column + 32) of a row as bf16; zeros outside the source.
@@ -173,20 +162,20 @@ bool is_whole(const TileProduct& p, int64_t block, int64_t tile) {
   return (block + 1) * kTile <= p.rows && (tile + 1) * kTile <= p.columns;
 }
 
-#define SUM_BEGIN(t, block, tile_idx)                                                  \
-  if (!p.add) {                                                                        \
-    TILE_ZERO(t);                                                                      \
-  } else if (is_whole(p, block, tile_idx)) {                                           \
-    TILE_LOAD(t, p.c + (block)*kTile * p.c_stride + (tile_idx)*kTile, p.c_stride * 4); \
-  } else {                                                                             \
-    edge.fetch(p, block, tile_idx);                                                    \
-    TILE_LOAD(t, edge.tile, 64);                                                       \
+#define SUM_BEGIN(t, block, tile_idx)                                                 \
+  if (!p.add) {                                                                       \
+    TILE_ZERO(t);                                                                     \
+  } else if (is_whole(p, block, tile_idx)) {                                          \
+    SUM_LOAD(t, p.c + (block)*kTile * p.c_stride + (tile_idx)*kTile, p.c_stride * 4); \
+  } else {                                                                            \
+    edge.fetch(p, block, tile_idx);                                                   \
+    SUM_LOAD(t, edge.tile, 64);                                                       \
   }
 #define SUM_END(t, block, tile_idx)                                                     \
   if (is_whole(p, block, tile_idx)) {                                                   \
     TILE_STORE(t, p.c + (block)*kTile * p.c_stride + (tile_idx)*kTile, p.c_stride * 4); \
   } else {                                                                              \
-    TILE_STORE(t, edge.tile, 64);                                                       \
+    TILE_STORE(t, edge.tile, int64_t{64});                                              \
     edge.deliver(p, block, tile_idx);                                                   \
   }
 
@@ -207,15 +196,15 @@ void sums(const TileProduct& p, int64_t block, int64_t tile) {
     SUM_BEGIN(3, block + 1, tile + 1);
   }
   for (int64_t s = 0; s < p.steps; ++s) {
-    TILE_LOAD(4, a0, 64);
-    TILE_LOAD(6, b0, 64);
+    TILE_LOAD(4, a0);
+    TILE_LOAD(6, b0);
     TILE_DOT(0, 4, 6);
     if constexpr (kColumns > 1) {
-      TILE_LOAD(7, b1, 64);
+      TILE_LOAD(7, b1);
       TILE_DOT(1, 4, 7);
     }
     if constexpr (kRows > 1) {
-      TILE_LOAD(5, a1, 64);
+      TILE_LOAD(5, a1);
       TILE_DOT(2, 5, 6);
     }
     if constexpr (kRows > 1 && kColumns > 1) TILE_DOT(3, 5, 7);

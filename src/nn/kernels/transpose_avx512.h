@@ -2,11 +2,11 @@
 // the reason given in simd.h.
 #pragma once
 
-#include <immintrin.h>
-
 // g++ 12 takes the undefined lanes of its own intrinsics for ours.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+#include <immintrin.h>
 
 namespace {
 
