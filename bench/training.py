@@ -1,7 +1,7 @@
 """Training steps beside speculators, and how they grow."""
 import sys
 
-from measure import ROOT, call, cell, field, in_turn, quotient, show_table
+from measure import ROOT, call, cell, field, in_turn, quotient, show_table, spread
 
 DTYPES, VOCABULARY = ("bf16", "f32"), 49152
 
@@ -11,7 +11,8 @@ def step(build, short, dtype, reduced, **sizes):
     words = [f"{key}={value}" for key, value in sizes.items()]
     flags = [word for key, value in sizes.items() for word in (f"--{key}", value)]
     runners = {"ours": lambda: call([build / "train_bench", f"compute={dtype}",
-                                     f"draft_vocab={reduced}", f"steps={steps}", *words]),
+                                     f"draft_vocab={reduced}", f"steps={steps}", *words,
+                                     *(["gemm=1"] if dtype == "bf16" else [])]),
                "speculators": lambda: call([sys.executable, ROOT / "bench" / "speculators_step.py",
                                             "--compute", dtype, "--draft-vocab", reduced,
                                             "--steps", steps, *flags])}
@@ -26,8 +27,10 @@ def training(build, short):
     if not short:
         rows["bf16, 5 layers, B=16, T=1024, 256 anchors"] = step(
             build, short, "bf16", 0, layers=5, block=16, tokens=1024, anchors=256)
-        rows["growth"] = call([build / "train_bench", "growth=1"])
-        rows["muon, 256 anchors"] = call([build / "train_bench", "optimizer=muon", "anchors=256"])
+        rows["growth"] = call([build / "train_bench", "compute=bf16", "draft_vocab=8192",
+                               "growth=1", "steps=4"])
+        rows["muon, 256 anchors"] = call([build / "train_bench", "compute=bf16", "optimizer=muon",
+                                          "anchors=256"])
     return rows
 
 
@@ -39,13 +42,16 @@ def ratios(results):
         return quotient(row["seconds"]["speculators"], row["seconds"]["ours"])
     memory = [quotient(row["peak_rss_mb"]["ours"], row["peak_rss_mb"]["speculators"])
               for row in (full, reduced)]
-    shares = [run.get("gemm_share") for run in full["runs"]["ours"]]
+    shares = [spread([run["gemm_share"] for run in row["runs"]["ours"] if run.get("gemm_share")])
+              for row in (full, reduced)]
+    muon = rows.get("muon, 256 anchors") or {}
     growth = rows.get("growth") or {}
     return {"train_step_vs_speculators": of_peer(full),
             "train_step_8k_vs_speculators": of_peer(reduced),
-            "train_gemm_share": shares[-1] if shares else None,
+            "train_gemm_share": min((share["median"] for share in shares if share), default=None),
+            "muon_share": muon.get("orthogonalise_share"),
             "memory_vs_speculators": max((m for m in memory if m), default=None),
-            "growth_exponent_max": growth.get("exponent_max")}
+            "growth_exponent_max": growth.get("growth_exponent_max")}
 
 
 def show(results):
