@@ -18,11 +18,68 @@ bool is_complete(const fs::path& checkpoint) {
 
 }  // namespace
 
+const std::vector<std::pair<std::string, std::string>>& proposer_kinds() {
+  static const std::vector<std::pair<std::string, std::string>> kinds = {
+      {"auto",
+       "with a drafter its tree and the text's n-grams together, where they pay; else none"},
+      {"drafter", "the drafter's likeliest chain, always"},
+      {"tree", "the drafter's likeliest tree, always"},
+      {"all", "the drafter's tree and the text's n-grams together, always"},
+      {"chains", "the drafter's chain and the n-grams' chain together, always"},
+      {"lookup", "what followed the last three tokens before (no drafter)"},
+      {"lookup-tree", "the n-grams' likeliest tree, where it pays (no drafter)"},
+      {"none", "plain decoding"}};
+  return kinds;
+}
+
+namespace {
+
+decode::CombinedOptions combined_options(const jobs::Model& model, int64_t max_proposals) {
+  decode::CombinedOptions options;
+  options.max_rows =
+      max_proposals > 0 ? max_proposals + 1 : decode::free_rows(model.target->compute());
+  return options;
+}
+
+}  // namespace
+
+std::unique_ptr<decode::Proposer> make_proposer(const std::string& kind, const fs::path& drafter,
+                                                const jobs::Model& model, int64_t max_proposals) {
+  auto chain = decode::make_draft_proposer(
+      load_drafter(drafter, model), *model.target,
+      {.max_proposals = kind == "drafter" ? max_proposals : int64_t{0}});
+  if (kind == "drafter") {
+    warn_of_more(*chain, max_proposals);
+    return chain;
+  }
+  decode::CombinedOptions options = combined_options(model, max_proposals);
+  options.adaptive = kind == "auto";
+  options.lookup = kind != "tree";
+  if (kind == "chains") options.top = 1;
+  return decode::make_combined_proposer(std::move(chain), options);
+}
+
+std::unique_ptr<decode::Proposer> make_lookup(const std::string& kind, const jobs::Model& model,
+                                              int64_t max_proposals) {
+  if (kind == "lookup-tree") {
+    return decode::make_combined_proposer(nullptr, combined_options(model, max_proposals));
+  }
+  decode::LookupOptions options;
+  if (max_proposals > 0) options.max_proposals = max_proposals;
+  return decode::make_lookup_proposer(options);
+}
+
 void ProposerOptions::add(CLI::App& app) {
-  app.add_option("--proposer", kind, "drafter, lookup (prompt n-grams), none, or auto")
-      ->check(CLI::IsMember({"auto", "drafter", "lookup", "none"}));
+  std::vector<std::string> names;
+  std::string help = "what drafts; none changes the text:";
+  for (const auto& [name, meaning] : proposer_kinds()) {
+    names.push_back(name);
+    help += fmt::format("\n{}: {}", name, meaning);
+  }
+  app.add_option("--proposer", kind, help)->check(CLI::IsMember(names));
   app.add_option("--drafter", drafter, "drafter in any form (see import), or a run folder");
-  app.add_option("--draft-tokens", max_proposals, "proposals a pass at most (0: block size - 1)")
+  app.add_option("--draft-tokens", max_proposals,
+                 "drafts a pass at most (0: block size - 1; of a tree 15, or 7 without AMX)")
       ->check(integer_from(0, 4096));
 }
 
@@ -70,8 +127,11 @@ void warn_of_more(const decode::Proposer& proposer, int64_t max_proposals) {
 }
 
 void ProposerOptions::check() const {
-  if (kind == "drafter" && drafter.empty()) fail("--proposer drafter needs --drafter FOLDER");
-  if ((kind == "none" || kind == "lookup") && !drafter.empty()) {
+  const bool without = kind == "none" || kind == "lookup" || kind == "lookup-tree";
+  if (!without && kind != "auto" && drafter.empty()) {
+    fail("--proposer {} needs --drafter FOLDER", kind);
+  }
+  if (without && !drafter.empty()) {
     fail("--proposer {}: expected no --drafter, got {}", kind, drafter);
   }
 }
@@ -100,15 +160,8 @@ draft::Verifier verifier_of(const std::string& name_or_path) {
 
 std::unique_ptr<decode::Proposer> ProposerOptions::make(const jobs::Model& model) const {
   if (kind == "none" || (kind == "auto" && drafter.empty())) return nullptr;
-  if (kind == "lookup") {
-    decode::LookupOptions options;
-    if (max_proposals > 0) options.max_proposals = max_proposals;
-    return decode::make_lookup_proposer(options);
-  }
-  auto proposer = decode::make_draft_proposer(load_drafter(drafter, model), *model.target,
-                                              {.max_proposals = max_proposals});
-  warn_of_more(*proposer, max_proposals);
-  return proposer;
+  return drafter.empty() ? make_lookup(kind, model, max_proposals)
+                         : make_proposer(kind, drafter, model, max_proposals);
 }
 
 }  // namespace dflash::cli

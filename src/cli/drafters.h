@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/options.h"
 #include "decode/proposers.h"
@@ -10,11 +12,21 @@
 
 namespace dflash::cli {
 
-/// --proposer drafter|lookup|none, --drafter PATH, --draft-tokens N.
+/// What may propose, with a sentence each for --help; the first is the default.
+const std::vector<std::pair<std::string, std::string>>& proposer_kinds();
+/// Of a kind that needs a drafter, from `drafter` in any form. Warns when fingerprints differ.
+std::unique_ptr<decode::Proposer> make_proposer(const std::string& kind,
+                                                const std::filesystem::path& drafter,
+                                                const jobs::Model& model, int64_t max_proposals);
+/// Of a kind that needs none.
+std::unique_ptr<decode::Proposer> make_lookup(const std::string& kind, const jobs::Model& model,
+                                              int64_t max_proposals);
+
+/// --proposer KIND, --drafter PATH, --draft-tokens N.
 struct ProposerOptions {
-  std::string kind = "auto";  // auto: drafter when one is given, else none
+  std::string kind = "auto";  // auto without a drafter: none
   std::string drafter;        // any form, or a run folder (its best checkpoint)
-  int64_t max_proposals = 0;  // 0: block size - 1
+  int64_t max_proposals = 0;  // 0: what the kind takes
 
   void add(CLI::App& app);
   /// Error: options that exclude each other. Before anything is loaded.

@@ -17,13 +17,32 @@ struct Arms {
   std::vector<std::unique_ptr<decode::Proposer>> owned;
   std::vector<eval::Drafter> drafters;
 
-  void add(const std::string& path, const jobs::Model& model, int64_t max_proposals) {
-    owned.push_back(decode::make_draft_proposer(load_drafter(path, model), *model.target,
-                                                {.max_proposals = max_proposals}));
-    warn_of_more(*owned.back(), max_proposals);
-    drafters.push_back({path, owned.back().get()});
+  void add(const std::string& name, std::unique_ptr<decode::Proposer> proposer) {
+    owned.push_back(std::move(proposer));
+    drafters.push_back({name, owned.back().get()});
+  }
+  void add(const std::vector<std::string>& paths, const std::vector<std::string>& kinds,
+           const jobs::Model& model, int64_t max_proposals) {
+    for (const std::string& path : paths) {
+      for (const std::string& kind : kinds) {
+        if (kind == "lookup-tree") continue;
+        const std::string name = paths.size() == 1 ? kind : fmt::format("{} ({})", path, kind);
+        add(name, make_proposer(kind, path, model, max_proposals));
+      }
+    }
+    if (std::ranges::count(kinds, "lookup-tree") > 0) {
+      add("lookup-tree", make_lookup("lookup-tree", model, max_proposals));
+    }
   }
 };
+
+void add_kinds(CLI::App& app, std::vector<std::string>& kinds) {
+  app.add_option("--proposer", kinds,
+                 "ways of drafting to compare, for each drafter: drafter, auto, all, tree, chains; "
+                 "lookup-tree needs none (see generate --help)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"drafter", "auto", "all", "tree", "chains", "lookup-tree"}));
+}
 
 eval::Report run_set(const jobs::Model& model, const Arms& arms, const std::string& set,
                      int64_t limit, eval::EvalOptions options) {
@@ -48,7 +67,7 @@ int run_eval(int argc, char** argv) {
   TargetOptions target;
   SamplingOptions sampling;
   eval::EvalOptions options;
-  std::vector<std::string> drafters, sets = {"heldout", "humaneval"};
+  std::vector<std::string> drafters, kinds = {"drafter", "auto"}, sets = {"heldout", "humaneval"};
   int64_t limit = 0, max_proposals = 0;
   std::string out;
   bool no_lookup = false, no_plain = false, json = false;
@@ -56,11 +75,13 @@ int run_eval(int argc, char** argv) {
   target.add(app);
   sampling.add(app);
   app.add_option("--drafter", drafters, "drafter or run folder; several are compared");
+  add_kinds(app, kinds);
   app.add_option("--tasks", sets, "heldout, humaneval, or .jsonl or .json files")->delimiter(',');
   app.add_option("--limit", limit, "first tasks of each set (0: all)")->check(integer_from(0));
   app.add_option("--batch", options.batch, "1: speeds are measured; more: tau only, quick")
       ->check(integer_from(1, 4096));
-  app.add_option("--draft-tokens", max_proposals, "proposals a pass at most (0: block size - 1)")
+  app.add_option("--draft-tokens", max_proposals,
+                 "drafts a pass at most (0: block size - 1; of a tree 15, or 7 without AMX)")
       ->check(integer_from(0, 4096));
   app.add_flag("--no-lookup", no_lookup, "leave out the prompt-lookup baseline");
   app.add_flag("--no-plain", no_plain, "leave out plain decoding: tau only, texts not compared");
@@ -77,7 +98,7 @@ int run_eval(int argc, char** argv) {
   for (const std::string& set : sets) task_file(set);
   const auto model = target.load();
   Arms arms;
-  for (const std::string& path : drafters) arms.add(path, model, max_proposals);
+  arms.add(drafters, kinds, model, max_proposals);
   Json reports = Json::array();
   std::vector<std::string> problems;
   for (const std::string& set : sets) {

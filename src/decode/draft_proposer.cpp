@@ -2,13 +2,16 @@
 // sequence and pass, the anchor's own feature never in its context.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/logsumexp.h>
 
+#include <limits>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "block/blocks.h"
 #include "decode/proposers.h"
+#include "nn/parallel_rows.h"
 
 namespace dflash::decode {
 namespace {
@@ -69,7 +72,7 @@ void expect_draft_ids(const std::vector<int64_t>& ids, int64_t num_ids) {
   }
 }
 
-class DraftProposer final : public Proposer {
+class DraftProposer final : public DraftingProposer {
  public:
   DraftProposer(std::shared_ptr<const draft::Drafter> drafter, const target::Target& target,
                 const DraftProposerOptions& options)
@@ -83,13 +86,19 @@ class DraftProposer final : public Proposer {
         options.max_proposals > 0 ? std::min(options.max_proposals, of_block) : of_block;
   }
 
-  std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override;
+  std::vector<Proposal> propose(std::span<const Sequence> sequences) override;
+  std::vector<Slots> candidates(std::span<const Sequence> sequences, int64_t top) override;
   void observe(std::span<const Committed> committed, const at::Tensor& taps_RF) override;
   void reset(int64_t slot, int64_t rows) override {
-    if (slot >= static_cast<int64_t>(contexts_.size())) contexts_.resize(slot + 1);
+    if (slot >= static_cast<int64_t>(contexts_.size())) {
+      contexts_.resize(slot + 1);
+      waiting_.resize(slot + 1);
+    }
     if (rows > 0) {
+      take_in({&slot, 1});
       context(slot)->rewind(rows);
     } else {
+      waiting_[slot] = {};
       contexts_[slot] = drafter_->new_context();
     }
   }
@@ -104,57 +113,143 @@ class DraftProposer final : public Proposer {
     return contexts_[slot].get();
   }
 
+  /// Observed rows that are not in the context yet.
+  struct Waiting {
+    std::vector<at::Tensor> taps_RF;
+    int64_t num_rows = 0;
+  };
+  int64_t slots_of(const Sequence& sequence) const {
+    return std::min(sequence.room, max_proposals_);
+  }
+  void take_in(std::span<const int64_t> slots);
+  at::Tensor hidden_rows(std::span<const Sequence> sequences, int64_t wanted);
+
   std::shared_ptr<const draft::Drafter> drafter_;
   const target::Target& target_;
   nn::Table table_;
   nn::Head head_;
   int64_t first_slot_, max_proposals_ = 0;
   std::vector<std::unique_ptr<draft::SequenceContext>> contexts_;
+  std::vector<Waiting> waiting_;
 };
 
-/// The block always has its full width, as in training: slots past the room or the context's end
-/// are seen by the others but propose nothing.
-std::vector<std::vector<int64_t>> DraftProposer::propose(std::span<const Sequence> sequences) {
+/// The rows that the head reads, `wanted` a sequence. The block always has its full width, as in
+/// training: slots past the room or the context's end are seen by the others but propose nothing.
+at::Tensor DraftProposer::hidden_rows(std::span<const Sequence> sequences, int64_t wanted) {
+  std::vector<int64_t> slots;
+  for (const Sequence& sequence : sequences) slots.push_back(sequence.slot);
+  take_in(slots);
   std::vector<block::DecodingAnchor> anchors;
   std::vector<draft::SequenceContext*> contexts;
-  int64_t wanted = 0;
   for (const Sequence& sequence : sequences) {
     const int64_t position = static_cast<int64_t>(sequence.ids.size()) - 1;
     anchors.push_back({sequence.ids.back(), position});
     contexts.push_back(context(sequence.slot));
     DF_ASSERT(contexts.back()->length() == position, "context has {} rows, anchor at {}",
               contexts.back()->length(), position);
-    wanted = std::max(wanted, std::min(sequence.room, max_proposals_));
   }
   block::Blocks blocks = block::decoding_blocks(drafter_->spec().rule, anchors);
   const int64_t num_blocks = blocks.num_blocks, block_size = blocks.block_size;
   const at::Tensor ids_NK =
       at::from_blob(blocks.ids_NK.data(), {num_blocks, block_size}, at::kLong);
   const at::Tensor hidden_NKD = drafter_->forward(contexts, blocks, table_.embed(ids_NK));
-  const at::Tensor rows_RD =
-      hidden_NKD.narrow(1, first_slot_, wanted).reshape({num_blocks * wanted, -1});
-  const at::Tensor drafts_R = head_.argmax(rows_RD).contiguous();
+  return hidden_NKD.narrow(1, first_slot_, wanted).reshape({num_blocks * wanted, -1});
+}
+
+std::vector<Proposal> DraftProposer::propose(std::span<const Sequence> sequences) {
+  int64_t wanted = 0;
+  for (const Sequence& sequence : sequences) wanted = std::max(wanted, slots_of(sequence));
+  const at::Tensor drafts_R = head_.argmax(hidden_rows(sequences, wanted)).contiguous();
   const int64_t* drafts = drafts_R.const_data_ptr<int64_t>();
-  std::vector<std::vector<int64_t>> proposals;
-  for (int64_t n = 0; n < num_blocks; ++n) {
-    const int64_t count = std::min(sequences[n].room, max_proposals_);
-    proposals.emplace_back(drafts + n * wanted, drafts + n * wanted + count);
+  std::vector<Proposal> proposals;
+  for (const Sequence& sequence : sequences) {
+    proposals.emplace_back(std::vector<int64_t>(drafts, drafts + slots_of(sequence)));
+    drafts += wanted;
   }
   return proposals;
 }
 
+/// The largest logits of a row as shares of the whole, largest first; ties by id. NaN: none.
+std::vector<Candidate> likeliest(std::span<const float> logits_V, float log_sum, int64_t top) {
+  std::vector<Candidate> best;
+  float least = -std::numeric_limits<float>::infinity();  // of a full list
+  for (size_t id = 0; id < logits_V.size(); ++id) {
+    if (!(logits_V[id] > least)) continue;
+    const double share = std::exp(logits_V[id] - log_sum);
+    const auto after = std::ranges::find_if(
+        best, [share](const Candidate& one) { return one.probability < share; });
+    best.insert(after, {static_cast<int64_t>(id), share});
+    if (static_cast<int64_t>(best.size()) > top) best.pop_back();
+    if (static_cast<int64_t>(best.size()) == top) least = logits_V[best.back().id];
+  }
+  return best;
+}
+
+std::vector<DraftingProposer::Slots> DraftProposer::candidates(std::span<const Sequence> sequences,
+                                                               int64_t top) {
+  int64_t wanted = 0;
+  for (const Sequence& sequence : sequences) wanted = std::max(wanted, slots_of(sequence));
+  const at::Tensor logits_RV = head_.logits(hidden_rows(sequences, wanted)).contiguous();
+  const at::Tensor sums_R = at::logsumexp(logits_RV, 1);
+  const int64_t vocab = logits_RV.size(1), rows = logits_RV.size(0);
+  std::vector<std::vector<Candidate>> of_rows(rows);
+  nn::parallel_rows(rows, vocab, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const float* row = logits_RV.const_data_ptr<float>() + r * vocab;
+      of_rows[r] =
+          likeliest({row, static_cast<size_t>(vocab)}, sums_R.const_data_ptr<float>()[r], top);
+    }
+  });
+  std::vector<Slots> all;
+  for (size_t n = 0; n < sequences.size(); ++n) {
+    const auto first = of_rows.begin() + static_cast<int64_t>(n) * wanted;
+    all.emplace_back(first, first + slots_of(sequences[n]));
+  }
+  if (!head_.id_V.defined()) return all;
+  for (Slots& slots : all) {
+    for (std::vector<Candidate>& slot : slots) {
+      for (Candidate& one : slot) one.id = head_.id_V.const_data_ptr<int64_t>()[one.id];
+    }
+  }
+  return all;
+}
+
+/// Rows of single passes wait for the next draft, many at once go in right away: passes without
+/// drafts cost next to nothing that way.
 void DraftProposer::observe(std::span<const Committed> committed, const at::Tensor& taps_RF) {
+  constexpr int64_t kMany = 32;
+  int64_t first = 0;
+  std::vector<int64_t> full;
+  for (const Committed& part : committed) {
+    Waiting& waiting = waiting_.at(part.slot);
+    DF_ASSERT(context(part.slot)->length() + waiting.num_rows == part.first_position,
+              "context has {} + {} rows, got row {}", context(part.slot)->length(),
+              waiting.num_rows, part.first_position);
+    waiting.taps_RF.push_back(taps_RF.narrow(0, first, part.num_rows).clone());
+    waiting.num_rows += part.num_rows;
+    first += part.num_rows;
+    if (waiting.num_rows >= kMany) full.push_back(part.slot);
+  }
+  take_in(full);
+}
+
+void DraftProposer::take_in(std::span<const int64_t> slots) {
   std::vector<draft::SequenceContext*> contexts;
   std::vector<int64_t> num_rows, pos_R;
-  for (const Committed& part : committed) {
-    contexts.push_back(context(part.slot));
-    DF_ASSERT(contexts.back()->length() == part.first_position, "context has {} rows, got row {}",
-              contexts.back()->length(), part.first_position);
-    num_rows.push_back(part.num_rows);
-    for (int64_t r = 0; r < part.num_rows; ++r) pos_R.push_back(part.first_position + r);
+  std::vector<at::Tensor> pieces;
+  for (const int64_t slot : slots) {
+    Waiting& waiting = waiting_[slot];
+    if (waiting.num_rows == 0) continue;
+    contexts.push_back(context(slot));
+    num_rows.push_back(waiting.num_rows);
+    for (int64_t r = 0; r < waiting.num_rows; ++r) pos_R.push_back(contexts.back()->length() + r);
+    std::ranges::move(waiting.taps_RF, std::back_inserter(pieces));
+    waiting = {};
   }
+  if (pieces.empty()) return;
   const int64_t count = static_cast<int64_t>(pos_R.size());
-  drafter_->append(contexts, num_rows, taps_RF, at::from_blob(pos_R.data(), {count}, at::kLong));
+  drafter_->append(contexts, num_rows, pieces.size() == 1 ? pieces[0] : at::cat(pieces),
+                   at::from_blob(pos_R.data(), {count}, at::kLong));
 }
 
 }  // namespace
@@ -186,9 +281,9 @@ nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec,
   return head;
 }
 
-std::unique_ptr<Proposer> make_draft_proposer(std::shared_ptr<const draft::Drafter> drafter,
-                                              const target::Target& target,
-                                              const DraftProposerOptions& options) {
+std::unique_ptr<DraftingProposer> make_draft_proposer(std::shared_ptr<const draft::Drafter> drafter,
+                                                      const target::Target& target,
+                                                      const DraftProposerOptions& options) {
   check_fits(*drafter, target);
   return std::make_unique<DraftProposer>(std::move(drafter), target, options);
 }

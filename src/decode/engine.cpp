@@ -1,11 +1,13 @@
 #include "decode/engine.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/index_select.h>
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/timer.h"
+#include "decode/pass_costs.h"
 #include "decode/sequence.h"
 
 namespace dflash::decode {
@@ -34,6 +36,12 @@ void check_request(size_t index, const Request& request, const target::TargetCon
     fail("generate: request {}: expected prompt ids in [0, {}), got {}", index, config.vocab_size,
          id);
   }
+}
+
+at::Tensor kept_rows(const PassPart& part, const at::Tensor& taps_RF) {
+  const at::Tensor own_RF = taps_RF.narrow(0, part.first_row, part.num_rows);
+  if (part.way.empty()) return own_RF.narrow(0, 0, part.keep);
+  return own_RF.index_select(0, at::tensor(part.way, at::kLong));
 }
 
 }  // namespace
@@ -149,16 +157,16 @@ void Engine::draft() {
     const Sequence* sequence = slots_[slot].sequence.get();
     if (!sequence || sequence->in_prefill()) continue;
     const int64_t room = std::min(sequence->room(), proposer_->max_proposals());
-    if (room > 0) asked.push_back({sequence->ids(), static_cast<int64_t>(slot), room});
+    if (room > 0) {
+      asked.push_back({sequence->ids(), static_cast<int64_t>(slot), room, target_.takes_trees()});
+    }
   }
   if (asked.empty()) return;
-  std::vector<std::vector<int64_t>> proposals = proposer_->propose(asked);
-  DF_ASSERT(proposals.size() == asked.size(), "{} lists for {} sequences", proposals.size(),
+  const std::vector<Proposal> proposals = proposer_->propose(asked);
+  DF_ASSERT(proposals.size() == asked.size(), "{} proposals for {} sequences", proposals.size(),
             asked.size());
   for (size_t i = 0; i < asked.size(); ++i) {
-    std::vector<int64_t>& drafts = proposals[i];
-    drafts.resize(std::min<size_t>(drafts.size(), asked[i].room));
-    slots_[asked[i].slot].sequence->set_drafts(std::move(drafts));
+    slots_[asked[i].slot].sequence->set_drafts(proposals[i], asked[i].room);
   }
 }
 
@@ -183,11 +191,11 @@ target::Hidden Engine::forward(const std::vector<PassPart>& parts) const {
   std::vector<target::Segment> segments;
   for (const PassPart& part : parts) {
     const Sequence& sequence = *slots_[part.slot].sequence;
-    sequence.append_row_ids(part, ids_R);
-    for (int64_t r = 0; r < part.num_rows; ++r) pos_R.push_back(part.first_position + r);
+    sequence.append_rows(part, ids_R, pos_R);
     // Prompt rows are all kept, and so is an anchor alone.
     const bool undo = !part.prefill && part.num_rows > 1;
-    segments.push_back({sequence.state(), part.first_row, part.num_rows, undo});
+    segments.push_back(
+        {sequence.state(), part.first_row, part.num_rows, undo, sequence.row_parents(part)});
   }
   const int64_t count = static_cast<int64_t>(ids_R.size());
   const target::Rows rows = {at::from_blob(ids_R.data(), {count}, at::kLong),
@@ -211,7 +219,7 @@ void Engine::hand_out_taps(const std::vector<PassPart>& parts, const at::Tensor&
   std::vector<Proposer::Committed> committed;
   std::vector<at::Tensor> pieces;
   for (const PassPart& part : parts) {
-    const at::Tensor kept_RF = taps_RF.narrow(0, part.first_row, part.keep);
+    const at::Tensor kept_RF = kept_rows(part, taps_RF);
     const Sequence& sequence = *slots_[part.slot].sequence;
     if (options_.on_taps && !options_.capture_taps.empty()) {
       options_.on_taps(sequence.request_index(), part.first_position, taps_.for_capture(kept_RF));
@@ -242,7 +250,7 @@ void Engine::book(const std::vector<PassPart>& parts, double draft_seconds, doub
 void Engine::pass() {
   const Timer timer;
   draft();
-  const double draft_seconds = timer.seconds();
+  const double draft_seconds = timer.seconds(), start = thread_seconds();
   std::vector<PassPart> parts = plan();
   const target::Hidden hidden = forward(parts);
   const Choices chosen = choices(parts, hidden);
@@ -253,6 +261,9 @@ void Engine::pass() {
     if (options_.on_commit && !commit.tokens.empty()) options_.on_commit(commit);
   }
   hand_out_taps(parts, hidden.taps_RF);
+  if (proposer_ && std::ranges::none_of(parts, &PassPart::prefill)) {
+    proposer_->measure({hidden.last_RD.size(0), thread_seconds() - start});
+  }
   book(parts, draft_seconds, timer.seconds() - draft_seconds, decoded);
 }
 
@@ -261,6 +272,7 @@ const char* finish_name(Finish finish) {
   return kNames[static_cast<int>(finish)];
 }
 
+void Proposer::measure(const PassCost&) {}
 void Proposer::observe(std::span<const Committed>, const at::Tensor&) {}
 void Proposer::reset(int64_t, int64_t) {}
 

@@ -14,6 +14,7 @@
 
 #include "base/acceptance.h"
 #include "decode/log_probs.h"
+#include "decode/proposal.h"
 #include "decode/sampler.h"
 #include "decode/tap_plan.h"
 #include "target/target.h"
@@ -37,7 +38,7 @@ const char* finish_name(Finish finish);
 struct Commit {
   size_t request = 0;
   std::vector<int64_t> tokens;
-  int64_t proposed = 0, accepted = 0;
+  int64_t proposed = 0, accepted = 0;    // proposed: the longest way of a tree
   std::vector<TokenLogProbs> log_probs;  // one a token where the request asks for them
 };
 
@@ -57,10 +58,11 @@ class Proposer {
   struct Sequence {
     std::span<const int64_t> ids;  // prompt and committed tokens; the last one is the anchor
     int64_t slot = 0;              // stable number of the engine's slot while the sequence lives
-    int64_t room = 0;              // at most so many proposals can be used
+    int64_t room = 0;              // no way longer than this can be used
+    bool branches = false;         // whether the target takes trees; else first children are used
   };
-  /// One list a sequence, each at most `room` long (empty: plain step).
-  virtual std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) = 0;
+  /// One proposal a sequence, no way in it longer than `room` (empty: plain step).
+  virtual std::vector<Proposal> propose(std::span<const Sequence> sequences) = 0;
   /// Target taps of rows that were committed, in position order (only when taps() is not empty).
   struct Committed {
     int64_t slot = 0;
@@ -71,6 +73,14 @@ class Proposer {
   /// for the one before.
   virtual void reset(int64_t slot, int64_t rows);
   virtual std::vector<int64_t> taps() const { return {}; }
+  /// A pass without prompt rows kept this thread so long (pass_costs.h): verification and all after
+  /// it, drafting apart.
+  struct PassCost {
+    int64_t rows = 0;
+    double seconds = 0;
+  };
+  virtual void measure(const PassCost& cost);
+  /// Longest way.
   virtual int64_t max_proposals() const = 0;
   virtual std::string name() const = 0;
 };

@@ -19,10 +19,10 @@ class LookupProposer final : public Proposer {
  public:
   explicit LookupProposer(const LookupOptions& options) : options_(options) {}
 
-  std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override {
-    std::vector<std::vector<int64_t>> proposals;
+  std::vector<Proposal> propose(std::span<const Sequence> sequences) override {
+    std::vector<Proposal> proposals;
     proposals.reserve(sequences.size());
-    for (const Sequence& sequence : sequences) proposals.push_back(follow(sequence));
+    for (const Sequence& sequence : sequences) proposals.emplace_back(follow(sequence));
     return proposals;
   }
   int64_t max_proposals() const override { return options_.max_proposals; }

@@ -13,6 +13,7 @@ Sequence::Sequence(size_t request_index, const Request& request, const target::T
       num_prompt_(static_cast<int64_t>(request.prompt.size())),
       max_positions_(target.config().max_positions),
       vocab_size_(target.config().vocab_size),
+      takes_trees_(target.takes_trees()),
       ids_(request.prompt) {}
 
 int64_t Sequence::room() const {
@@ -22,13 +23,10 @@ int64_t Sequence::room() const {
   return std::max<int64_t>(0, std::min(budget, positions));
 }
 
-void Sequence::set_drafts(std::vector<int64_t> drafts) {
-  drafts_ = std::move(drafts);
-  drafts_.resize(std::min<size_t>(drafts_.size(), room()));
-  // The choice that follows the last fed row is compared with the foreign id and differs from it.
-  const auto foreign = std::find_if(drafts_.begin(), drafts_.end(),
-                                    [this](int64_t id) { return id < 0 || id >= vocab_size_; });
-  draft_rows_ = foreign - drafts_.begin();
+void Sequence::set_drafts(const Proposal& proposal, int64_t most) {
+  drafts_ = DraftTree(
+      proposal,
+      {.room = std::min(room(), most), .vocab_size = vocab_size_, .branches = takes_trees_});
 }
 
 PassPart Sequence::plan(int64_t prefill_rows) const {
@@ -39,19 +37,23 @@ PassPart Sequence::plan(int64_t prefill_rows) const {
     part.num_rows = std::min(prefill_rows, num_prompt_ - part.first_position);
     part.chooses = part.num_rows > 0 && part.first_position + part.num_rows == num_prompt_;
   } else {
-    part.num_rows = 1 + draft_rows_;
+    part.num_rows = drafts_.num_rows();
     part.chooses = true;
   }
   return part;
 }
 
-void Sequence::append_row_ids(const PassPart& part, std::vector<int64_t>& ids_R) const {
+void Sequence::append_rows(const PassPart& part, std::vector<int64_t>& ids_R,
+                           std::vector<int64_t>& pos_R) const {
   const auto begin = ids_.begin() + part.first_position;
   if (part.prefill) {
     ids_R.insert(ids_R.end(), begin, begin + part.num_rows);
   } else {
     ids_R.push_back(*begin);
-    ids_R.insert(ids_R.end(), drafts_.begin(), drafts_.begin() + draft_rows_);
+    ids_R.insert(ids_R.end(), drafts_.draft_ids().begin(), drafts_.draft_ids().end());
+  }
+  for (int64_t r = 0; r < part.num_rows; ++r) {
+    pos_R.push_back(part.first_position + (part.prefill ? r : drafts_.depth(r)));
   }
 }
 
@@ -84,14 +86,16 @@ int64_t Sequence::commit_token(int64_t row, int64_t position, const Choices& cho
   return token;
 }
 
-void Sequence::verify(const PassPart& part, const Choices& choices, Commit& commit) {
-  commit.proposed = static_cast<int64_t>(drafts_.size());
-  for (int64_t k = 0;; ++k) {
-    const int64_t token =
-        commit_token(part.first_row + k, part.first_position + k + 1, choices, commit);
-    const bool matches = k < commit.proposed && drafts_[k] == token;
-    commit.accepted += matches ? 1 : 0;
-    if (!matches || finished_) break;
+/// The target's choices lead through the tree, whatever was proposed beside their way.
+void Sequence::verify(PassPart& part, const Choices& choices, Commit& commit) {
+  commit.proposed = drafts_.proposed();
+  for (int64_t row = 0; row >= 0;) {
+    part.way.push_back(row);
+    const int64_t position = part.first_position + static_cast<int64_t>(part.way.size());
+    const int64_t token = commit_token(part.first_row + row, position, choices, commit);
+    row = drafts_.child(row, token);
+    commit.accepted += row >= 0 ? 1 : 0;
+    if (finished_) break;
   }
   result_.counts.add_pass(commit.proposed, commit.accepted,
                           static_cast<int64_t>(commit.tokens.size()));
@@ -109,9 +113,13 @@ Commit Sequence::take(PassPart& part, const Choices& choices) {
     verify(part, choices, commit);
     part.keep = static_cast<int64_t>(commit.tokens.size());
   }
-  state_->commit(part.keep);
-  drafts_.clear();
-  draft_rows_ = 0;
+  if (row_parents(part).empty()) {
+    part.way.clear();
+    state_->commit(part.keep);
+  } else {
+    state_->commit_path(part.way);
+  }
+  drafts_ = DraftTree();
   return commit;
 }
 

@@ -9,6 +9,7 @@
 
 #include "decode/choices.h"
 #include "decode/engine.h"
+#include "decode/proposal.h"
 
 namespace dflash::decode {
 
@@ -17,9 +18,10 @@ struct PassPart {
   int64_t slot = 0;
   int64_t first_row = 0, num_rows = 0;
   int64_t first_position = 0;
-  int64_t keep = 0;      // rows that survive; known after Sequence::take
-  bool prefill = false;  // prompt rows; else [anchor, drafts]
-  bool chooses = false;  // a verification, or the last rows of a prompt
+  int64_t keep = 0;          // rows that survive; known after Sequence::take
+  std::vector<int64_t> way;  // of a tree: these, counted from the first row; else the first `keep`
+  bool prefill = false;      // prompt rows; else [anchor, drafts]
+  bool chooses = false;      // a verification, or the last rows of a prompt
 };
 
 class Sequence {
@@ -36,12 +38,17 @@ class Sequence {
   /// Draft tokens that the next pass can use: the bonus token takes one of the budget, and no row
   /// may stand past the context's end.
   int64_t room() const;
-  /// Keeps at most room() of them.
-  void set_drafts(std::vector<int64_t> drafts);
+  /// Keeps what can be fed, at most `room` deep.
+  void set_drafts(const Proposal& proposal, int64_t room);
 
   /// The next pass's rows: at most `prefill_rows` of the prompt, or the anchor and the drafts.
   PassPart plan(int64_t prefill_rows) const;
-  void append_row_ids(const PassPart& part, std::vector<int64_t>& ids_R) const;
+  void append_rows(const PassPart& part, std::vector<int64_t>& ids_R,
+                   std::vector<int64_t>& pos_R) const;
+  /// As target::Segment wants them; empty: a chain.
+  std::span<const int64_t> row_parents(const PassPart& part) const {
+    return part.prefill ? std::span<const int64_t>() : drafts_.parents();
+  }
 
   /// Takes the target's choices, row by row, until one differs from the draft after it or ends the
   /// text. Sets part.keep and keeps these rows of the state. Empty commit: prompt not done yet.
@@ -58,7 +65,7 @@ class Sequence {
  private:
   int64_t commit_token(int64_t row, int64_t position, const Choices& choices, Commit& commit);
   void push(int64_t token);
-  void verify(const PassPart& part, const Choices& choices, Commit& commit);
+  void verify(PassPart& part, const Choices& choices, Commit& commit);
 
   size_t request_index_;
   const Request& request_;
@@ -66,8 +73,9 @@ class Sequence {
   std::unique_ptr<target::State> state_;
   int64_t num_prompt_, max_positions_;
   int64_t vocab_size_;
-  std::vector<int64_t> ids_, drafts_;
-  int64_t draft_rows_ = 0;  // drafts before the first that is no id of the target
+  bool takes_trees_;
+  std::vector<int64_t> ids_;
+  DraftTree drafts_;
   bool finished_ = false;
 };
 

@@ -21,7 +21,7 @@ class ConventionProposer final : public decode::Proposer {
         target_(target),
         inner_(decode::make_draft_proposer(packed_drafter_under(convention, drafter), target)) {}
 
-  std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override {
+  std::vector<decode::Proposal> propose(std::span<const Sequence> sequences) override {
     return inner_->propose(sequences);
   }
   void observe(std::span<const Committed> committed, const at::Tensor& taps_RF) override {

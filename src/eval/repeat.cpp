@@ -21,12 +21,14 @@ double WindowCount::share() const {
   return windows == 0 ? 0.0 : static_cast<double>(repeating) / static_cast<double>(windows);
 }
 
-std::vector<std::vector<int64_t>> WatchedProposer::propose(std::span<const Sequence> sequences) {
-  std::vector<std::vector<int64_t>> lists = ForwardingProposer::propose(sequences);
-  for (const std::vector<int64_t>& ids : lists) {
+std::vector<decode::Proposal> WatchedProposer::propose(std::span<const Sequence> sequences) {
+  std::vector<decode::Proposal> proposals = ForwardingProposer::propose(sequences);
+  for (const decode::Proposal& proposal : proposals) {
+    const std::vector<int64_t>& ids = proposal.ids;
+    if (!proposal.parents.empty()) continue;  // wrong ways of a tree repeat what stands beside them
     if (ids.size() >= 4) count_.add(ids, static_cast<int64_t>(ids.size()));
   }
-  return lists;
+  return proposals;
 }
 
 }  // namespace dflash::eval

@@ -24,7 +24,7 @@ class WatchedProposer final : public decode::ForwardingProposer {
  public:
   using ForwardingProposer::ForwardingProposer;
 
-  std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override;
+  std::vector<decode::Proposal> propose(std::span<const Sequence> sequences) override;
 
   const WindowCount& count() const { return count_; }
 

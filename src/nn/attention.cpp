@@ -4,6 +4,10 @@
 // (largest score, sum of weights, weighted values); a row's chunks are merged in key order. Rows of
 // one sequence and the query heads of one kv head share each chunk, but no row's numbers depend on
 // the others: keys that it does not see have weight exactly 0.
+//
+// Rows of a tree share the chunks too. A score does not depend on its key's place, the sums after
+// it do: so the scores of a row's own way are moved to the places of a chain, and each way has the
+// values of the last chunks at these places in a copy.
 #include "nn/attention.h"
 
 #include <ATen/ops/zeros.h>
@@ -50,12 +54,18 @@ class Attention {
  private:
   void list_items();
   void list_tasks(int64_t item);
+  void expect_branch(const RowKeys& row);
   bool same_buffers(int64_t a, int64_t b) const;
   bool non_finite(int64_t row) const;
 
   const void* pack_queries(const Item& item) const;
+  int64_t stored_end(int64_t row, int64_t range) const;
+  int64_t score(const Task& task, const void* queries, float* scores) const;
+  void weigh(const Task& task, float* scores, int64_t columns, const Partial& to) const;
   void visit(const Task& task, const void* queries, const Partial& to) const;
-  const void* visible_values(const Task& task, const KvBuffer& buffer, KeyRange seen) const;
+  void add_values(const Task& task, int64_t first_row, int64_t num_rows, const float* scores,
+                  int64_t columns, const Partial& to) const;
+  const void* values_of(const Task& task, int64_t row, int64_t columns) const;
   void finish(const Item& item, const Partial& all) const;
   void run_items() const;
   void run_tasks() const;
@@ -71,6 +81,7 @@ class Attention {
   std::span<const RowKeys> keys_;
   float* out_;
   int64_t heads_, dim_, kv_heads_ = 0, share_ = 0, depth_ = 0, width_ = 0;
+  int64_t score_stride_ = kChunk;  // more where ways through a tree lead past a chunk
   bool f32_ = true;
   bool small_ = true;  // too little work for a second thread
   std::vector<Item> items_;
@@ -94,12 +105,28 @@ Attention::Attention(const at::Tensor& q_RHE, std::span<const RowKeys> keys, flo
       DF_ASSERT(range.begin >= 0 && range.end <= buffer.capacity(), "keys {}..{} of {}",
                 range.begin, range.end, buffer.capacity());
     }
+    if (row.branch) expect_branch(row);
   }
   if (!first) return;
   kv_heads_ = first->kv_heads(), f32_ = first->storage() == Compute::kF32;
   DF_ASSERT(heads_ % kv_heads_ == 0, "{} query heads, {} kv heads", heads_, kv_heads_);
   share_ = heads_ / kv_heads_, depth_ = first->key_depth(), width_ = first->value_width();
   list_items();
+}
+
+void Attention::expect_branch(const RowKeys& row) {
+  const KeyRange& range = row.ranges[0];
+  const Branch& branch = *row.branch;
+  const int64_t length = range.end - branch.first;
+  DF_ASSERT(branch.first >= 0 && length > 0 && length <= static_cast<int64_t>(branch.rows.size()),
+            "{} keys from {}, {} in the branch", length, branch.first, branch.rows.size());
+  DF_ASSERT(std::is_sorted(branch.rows.begin(), branch.rows.end()) &&
+                branch.rows.front() >= branch.first &&
+                branch.rows.back() < range.buffer->capacity(),
+            "branch rows {}..{} of {}", branch.rows.front(), branch.rows.back(),
+            range.buffer->capacity());
+  const int64_t stored = branch.rows.back() + 1 - branch.first / kChunk * kChunk;
+  score_stride_ = std::max(score_stride_, round_up(stored, kStepK));
 }
 
 bool Attention::same_buffers(int64_t a, int64_t b) const {
@@ -167,13 +194,77 @@ const void* Attention::pack_queries(const Item& item) const {
   return packed;
 }
 
-/// The values of the task's chunk with everything outside `seen` as zeros.
-const void* Attention::visible_values(const Task& task, const KvBuffer& buffer,
-                                      KeyRange seen) const {
-  const int64_t bytes = kChunk * width_ * (f32_ ? 4 : 2);
+/// Past the last storage row that the row's range reads.
+int64_t Attention::stored_end(int64_t row, int64_t range) const {
+  const RowKeys& keys = keys_[row];
+  const KeyRange& seen = keys.ranges[range];
+  if (range > 0 || !keys.branch || seen.end <= keys.branch->first) return seen.end;
+  return keys.branch->rows[seen.end - keys.branch->first - 1] + 1;
+}
+
+/// Scores of the item's vectors with the stored keys from the chunk's first on: a chunk's, or where
+/// a way leads further, all up to there. Returns the distance between vectors.
+int64_t Attention::score(const Task& task, const void* queries, float* scores) const {
+  const Item& item = items_[task.item];
+  const KvBuffer& buffer = *keys_[item.first_row].ranges[task.range].buffer;
+  int64_t columns = 0;
+  for (int64_t r = item.first_row; r < item.first_row + item.num_rows; ++r) {
+    const bool branches =
+        task.range == 0 && keys_[r].branch && keys_[r].branch->first < task.first_key + kChunk;
+    const int64_t stored = stored_end(r, task.range) - task.first_key;
+    columns = std::max(columns, branches ? stored : std::min(kChunk, stored));
+  }
+  columns = round_up(columns, kStepK);
+  Product p;
+  p.a = queries, p.a_stride = dim_;
+  p.b = buffer.key_chunk(item.kv_head, task.first_key);
+  p.tile_stride = depth_ * kTile, p.step_stride = f32_ ? kTile : kTileBf16;
+  p.steps = f32_ ? depth_ : depth_ / kStepK;
+  p.rows = vectors(item), p.columns = columns, p.c = scores, p.c_stride = score_stride_;
+  (f32_ ? kernels_.product_f32 : kernels_.product_bf16)(p);
+  return std::min(kChunk, columns);
+}
+
+/// Scores into weights, in the order of the chain's keys; `columns` of them are defined after it.
+void Attention::weigh(const Task& task, float* scores, int64_t columns, const Partial& to) const {
+  const Item& item = items_[task.item];
+  for (int64_t m = 0; m < vectors(item); ++m) {
+    const RowKeys& keys = keys_[item.first_row + m / share_];
+    const KeyRange& seen = keys.ranges[task.range];
+    const int64_t end = std::min(kChunk, seen.end - task.first_key);
+    float* row = scores + m * score_stride_;
+    if (task.range == 0 && keys.branch) {
+      for (int64_t j = std::max<int64_t>(0, keys.branch->first - task.first_key); j < end; ++j) {
+        row[j] = row[keys.branch->rows[task.first_key + j - keys.branch->first] - task.first_key];
+      }
+    }
+    kernels_.softmax_row(row, columns, std::max<int64_t>(0, seen.begin - task.first_key), end,
+                         to.peak + m, to.sum + m);
+  }
+}
+
+/// The first `columns` values of the task's chunk at the places where `row` has them: the buffer's
+/// own, or a copy. What a row alone does not see is cut out when it may not be finite.
+const void* Attention::values_of(const Task& task, int64_t row, int64_t columns) const {
+  const KeyRange& seen = keys_[row].ranges[task.range];
+  const KvBuffer& buffer = *seen.buffer;
+  const int64_t kv_head = items_[task.item].kv_head;
+  const Branch* branch = task.range == 0 ? keys_[row].branch : nullptr;
+  const void* stored = buffer.value_chunk(kv_head, task.first_key);
+  const bool branches = branch && branch->first < task.first_key + columns;
+  if (!branches && !buffer.has_non_finite()) return stored;
+  const int64_t bytes = columns * width_ * (f32_ ? 4 : 2);
   void* copy = scratch(4, bytes);
-  std::memcpy(copy, buffer.value_chunk(items_[task.item].kv_head, task.first_key), bytes);
-  for (int64_t key = 0; key < kChunk; ++key) {
+  std::memcpy(copy, stored, bytes);
+  if (branches) {
+    const int64_t end = branch->first + static_cast<int64_t>(branch->rows.size());
+    const int64_t first = std::max(branch->first, task.first_key);
+    for (int64_t key = first; key < std::min(end, task.first_key + columns); ++key) {
+      buffer.copy_value(kv_head, branch->rows[key - branch->first], copy, key - task.first_key);
+    }
+  }
+  if (!buffer.has_non_finite()) return copy;
+  for (int64_t key = 0; key < columns; ++key) {
     if (task.first_key + key >= seen.begin && task.first_key + key < seen.end) continue;
     for (int64_t e = 0; e < dim_; ++e) {
       const int64_t at = buffer.value_index(key, e);
@@ -183,49 +274,43 @@ const void* Attention::visible_values(const Task& task, const KvBuffer& buffer,
   return copy;
 }
 
-void Attention::visit(const Task& task, const void* queries, const Partial& to) const {
-  const Item& item = items_[task.item];
-  const int64_t count = vectors(item);
-  const KvBuffer& buffer = *keys_[item.first_row].ranges[task.range].buffer;
-  int64_t last = 0;
-  for (int64_t r = item.first_row; r < item.first_row + item.num_rows; ++r) {
-    last = std::max(last, keys_[r].ranges[task.range].end);
-  }
-  const int64_t columns = round_up(std::min(kChunk, last - task.first_key), kStepK);
-  auto* scores = static_cast<float*>(scratch(5, count * kChunk * sizeof(float)));
-  const auto run = f32_ ? kernels_.product_f32 : kernels_.product_bf16;
-
-  Product p;
-  p.a = queries, p.a_stride = dim_;
-  p.b = buffer.key_chunk(item.kv_head, task.first_key);
-  p.tile_stride = depth_ * kTile, p.step_stride = f32_ ? kTile : kTileBf16;
-  p.steps = f32_ ? depth_ : depth_ / kStepK;
-  p.rows = count, p.columns = columns, p.c = scores, p.c_stride = kChunk;
-  run(p);
-
-  for (int64_t m = 0; m < count; ++m) {
-    const KeyRange& seen = keys_[item.first_row + m / share_].ranges[task.range];
-    kernels_.softmax_row(scores + m * kChunk, columns,
-                         std::max<int64_t>(0, seen.begin - task.first_key),
-                         std::min(kChunk, seen.end - task.first_key), to.peak + m, to.sum + m);
-  }
-
+/// Weighted values of rows that have the same keys at the same places.
+void Attention::add_values(const Task& task, int64_t first_row, int64_t num_rows,
+                           const float* scores, int64_t columns, const Partial& to) const {
+  const int64_t first = (first_row - items_[task.item].first_row) * share_;
   Product weighted;
-  weighted.a = scores, weighted.a_stride = kChunk;
+  weighted.rows = num_rows * share_, weighted.columns = width_;
+  weighted.a = scores + first * score_stride_, weighted.a_stride = score_stride_;
   if (!f32_) {
-    void* packed = scratch(6, round_up(count, kTile) * kChunk * kernels_.packed_row_bytes);
-    kernels_.pack_rows(scores, kChunk, count, columns, packed);
+    void* packed = scratch(6, round_up(weighted.rows, kTile) * kChunk * kernels_.packed_row_bytes);
+    kernels_.pack_rows(scores + first * score_stride_, score_stride_, weighted.rows, columns,
+                       packed);
     weighted.a = packed;
   }
-  weighted.b = buffer.has_non_finite()
-                   ? visible_values(task, buffer, keys_[item.first_row].ranges[task.range])
-                   : buffer.value_chunk(item.kv_head, task.first_key);
+  weighted.b = values_of(task, first_row, columns);
   weighted.tile_stride = f32_ ? kTile : kTileBf16;
   weighted.step_stride = f32_ ? width_ : width_ / kTile * kTileBf16;
   weighted.steps = f32_ ? columns : columns / kStepK;
-  weighted.rows = count, weighted.columns = width_;
-  weighted.c = to.values, weighted.c_stride = width_;
-  run(weighted);
+  weighted.c = to.values + first * width_, weighted.c_stride = width_;
+  (f32_ ? kernels_.product_f32 : kernels_.product_bf16)(weighted);
+}
+
+void Attention::visit(const Task& task, const void* queries, const Partial& to) const {
+  const Item& item = items_[task.item];
+  auto* scores = static_cast<float*>(scratch(5, vectors(item) * score_stride_ * sizeof(float)));
+  const int64_t columns = score(task, queries, scores);
+  weigh(task, scores, columns, to);
+  const int64_t end = item.first_row + item.num_rows;
+  const auto way = [&](int64_t row) {
+    const Branch* branch = task.range == 0 ? keys_[row].branch : nullptr;
+    return branch && branch->first < task.first_key + kChunk ? branch : nullptr;
+  };
+  for (int64_t row = item.first_row; row < end;) {
+    int64_t next = row + 1;
+    while (next < end && way(next) == way(row)) ++next;
+    add_values(task, row, next - row, scores, columns, to);
+    row = next;
+  }
 }
 
 void Attention::finish(const Item& item, const Partial& all) const {

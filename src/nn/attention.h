@@ -33,6 +33,8 @@ class KvBuffer {
   /// buffers may be written by different threads at once.
   void write(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE, RowRange rows);
   void reserve(int64_t rows);
+  /// Storage row `to` becomes what stands at `from`, bit for bit.
+  void move(int64_t from, int64_t to);
 
   int64_t kv_heads() const { return kv_heads_; }
   int64_t head_dim() const { return head_dim_; }
@@ -51,11 +53,15 @@ class KvBuffer {
   /// Where element e of key `key` of a chunk stands.
   int64_t key_index(int64_t key, int64_t e) const;
   int64_t value_index(int64_t key, int64_t e) const;
+  /// Value `from` into `chunk`, laid out as a chunk of one kv head, as if it stood at key `to`.
+  void copy_value(int64_t kv_head, int64_t from, void* chunk, int64_t to) const;
   /// A NaN or infinity was written: multiplying it by 0 would not hide it.
   bool has_non_finite() const { return non_finite_; }
 
  private:
   at::Tensor copy(const at::Tensor& from, int64_t begin, int64_t end, bool keys) const;
+  template <typename T>
+  void move_row(int64_t from, int64_t to);
   template <typename T>
   void write_rows(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v_RGE, RowRange rows);
 
@@ -72,9 +78,19 @@ struct KeyRange {
   int64_t begin = 0, end = 0;
 };
 
+/// The way to a row of a tree whose rows stand one after the other behind the committed ones: key
+/// `first + j` is storage row rows[j] >= first + j, ascending. Keys before `first` stand in place.
+/// A sum's bits depend on the places of its keys, so the kernel puts each key where the chain that
+/// leads to the row would have it.
+struct Branch {
+  int64_t first = 0;
+  std::vector<int64_t> rows;
+};
+
 /// What one query row may attend to: up to two ranges, in key order (context, own block).
 struct RowKeys {
   KeyRange ranges[2];
+  const Branch* branch = nullptr;  // of the first range, which then counts keys, not storage rows
 };
 
 /// q_RHE f32, keys.size() == R -> [R, H*E] f32; scale E^-0.5; a row without keys gives zeros. Query

@@ -114,6 +114,39 @@ void KvBuffer::write(int64_t first, const at::Tensor& k_RGE, const at::Tensor& v
                             : write_rows<c10::BFloat16>(first, k_RGE, v_RGE, rows);
 }
 
+template <typename T>
+void KvBuffer::move_row(int64_t from, int64_t to) {
+  for (int64_t g = 0; g < kv_heads_; ++g) {
+    T* keys = k_.mutable_data_ptr<T>() + g * k_.size(1);
+    T* values = v_.mutable_data_ptr<T>() + g * v_.size(1);
+    for (int64_t e = 0; e < head_dim_; ++e) {
+      keys[key_index(to, e)] = keys[key_index(from, e)];
+      values[value_index(to, e)] = values[value_index(from, e)];
+    }
+  }
+}
+
+void KvBuffer::move(int64_t from, int64_t to) {
+  DF_ASSERT(from >= 0 && from < capacity_ && to >= 0 && to < capacity_, "{} to {} of {}", from, to,
+            capacity_);
+  if (from == to) return;
+  storage_ == Compute::kF32 ? move_row<float>(from, to) : move_row<c10::BFloat16>(from, to);
+}
+
+void KvBuffer::copy_value(int64_t kv_head, int64_t from, void* chunk, int64_t to) const {
+  const void* values = value_chunk(kv_head, 0);
+  const auto copy_as = [&](const auto* source, auto* target) {
+    for (int64_t e = 0; e < head_dim_; ++e) {
+      target[value_index(to, e)] = source[value_index(from, e)];
+    }
+  };
+  if (storage_ == Compute::kF32) {
+    copy_as(static_cast<const float*>(values), static_cast<float*>(chunk));
+  } else {
+    copy_as(static_cast<const uint16_t*>(values), static_cast<uint16_t*>(chunk));
+  }
+}
+
 at::Tensor KvBuffer::copy(const at::Tensor& from, int64_t begin, int64_t end, bool keys) const {
   DF_ASSERT(begin >= 0 && begin <= end && end <= capacity_, "rows {}..{} of {}", begin, end,
             capacity_);

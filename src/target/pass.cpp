@@ -1,5 +1,7 @@
 #include "target/pass.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace dflash::target {
@@ -64,6 +66,18 @@ void TransformerState::commit(int64_t rows) {
   pending_ = 0;
 }
 
+void TransformerState::commit_path(std::span<const int64_t> rows) {
+  const int64_t count = static_cast<int64_t>(rows.size());
+  for (int64_t j = 0; j < count; ++j) {
+    DF_ASSERT(rows[j] >= j && rows[j] < pending_ && (j == 0 || rows[j] > rows[j - 1]),
+              "row {} at place {} of {}", rows[j], j, pending_);
+    if (rows[j] == j) continue;
+    DF_ASSERT(takes_trees(), "row {} at place {} of a recurrent target", rows[j], j);
+    for (nn::KvBuffer& cache : caches) cache.move(length_ + rows[j], length_ + j);
+  }
+  commit(count);
+}
+
 int64_t TransformerState::rewindable(int64_t rows) const {
   if (rows >= length_) return length_;
   return delta_layers_.empty() ? rows : 0;
@@ -87,6 +101,35 @@ void check_positions(const at::Tensor& pos_R, int64_t max_positions) {
   }
 }
 
+/// Keys of a chain's rows, or of a tree's by their own ways; returns the longest way's length.
+int64_t set_keys(const Segment& segment, int64_t length, Pass& pass) {
+  const auto parent_of = [&](int64_t row) {
+    return segment.parents.empty() ? row - 1 : segment.parents[static_cast<size_t>(row)];
+  };
+  std::vector<int64_t> way;  // rows of the segment that lead to this one, itself included
+  nn::Branch* branch = nullptr;
+  size_t longest = 0;
+  for (int64_t row = 0; row < segment.num_rows; ++row) {
+    if (const int64_t parent = parent_of(row); parent != row - 1) {
+      const auto fork = std::find(way.begin(), way.end(), parent);
+      DF_ASSERT(fork != way.end(), "row {} is not in depth-first order after {}", row, parent);
+      way.erase(fork + 1, way.end());
+      int64_t in_place = 0;
+      while (in_place < static_cast<int64_t>(way.size()) && way[in_place] == in_place) ++in_place;
+      branch = &pass.branches.emplace_back();
+      branch->first = length + in_place;
+      for (size_t j = in_place; j < way.size(); ++j) branch->rows.push_back(length + way[j]);
+    }
+    way.push_back(row);
+    if (branch) branch->rows.push_back(length + row);
+    longest = std::max(longest, way.size());
+    nn::RowKeys& keys = pass.keys[static_cast<size_t>(segment.first_row + row)];
+    keys.ranges[0] = {.end = length + static_cast<int64_t>(way.size())};
+    keys.branch = branch;
+  }
+  return static_cast<int64_t>(longest);
+}
+
 }  // namespace
 
 Pass begin_pass(const Rows& rows, const void* owner, int64_t max_positions) {
@@ -103,15 +146,16 @@ Pass begin_pass(const Rows& rows, const void* owner, int64_t max_positions) {
     DF_ASSERT(segment.first_row == next && segment.num_rows > 0, "first={} expected={} rows={}",
               segment.first_row, next, segment.num_rows);
     for (const Pass::Part& other : pass.parts) DF_ASSERT(other.state != state, "a state twice");
-    const int64_t length = state->length();
-    if (length + segment.num_rows > max_positions) {
+    DF_ASSERT(segment.parents.empty() ||
+                  (state->takes_trees() &&
+                   static_cast<int64_t>(segment.parents.size()) == segment.num_rows),
+              "a tree of {} parents for {} rows", segment.parents.size(), segment.num_rows);
+    const int64_t length = state->length() + set_keys(segment, state->length(), pass);
+    if (length > max_positions) {
       fail(
           "target: the context of {} tokens is longer than the model's {}\n  hint: shorten the "
           "prompt or the answer",
-          length + segment.num_rows, max_positions);
-    }
-    for (int64_t i = 0; i < segment.num_rows; ++i) {
-      pass.keys[static_cast<size_t>(next + i)].ranges[0] = {.end = length + i + 1};
+          length, max_positions);
     }
     pass.parts.push_back({state, {next, next + segment.num_rows}, segment.undo});
     next += segment.num_rows;

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "nn/attention.h"
@@ -49,10 +50,12 @@ class TransformerState final : public State {
   TransformerState(const void* owner, const TransformerConfig& config, nn::Compute storage);
 
   void commit(int64_t rows) override;
+  void commit_path(std::span<const int64_t> rows) override;
   int64_t rewindable(int64_t rows) const override;
   void rewind(int64_t rows) override;
   void expect(int64_t rows) { pending_ = rows; }
   int64_t pending() const { return pending_; }
+  bool takes_trees() const { return delta_layers_.empty(); }
   const void* owner() const { return owner_; }
 
   /// By layer; only those of the layer's kind are used. Cache rows past length + pending are
@@ -73,7 +76,8 @@ struct Pass {
     bool undo = true;
   };
   std::vector<Part> parts;
-  std::vector<nn::RowKeys> keys;  // buffers are set per layer
+  std::vector<nn::RowKeys> keys;    // buffers are set per layer
+  std::deque<nn::Branch> branches;  // of rows that stand elsewhere than in their chain
   at::Tensor pos_R;
   int64_t num_rows = 0;
 };

@@ -35,6 +35,9 @@ class State {
   virtual ~State() = default;
   int64_t length() const { return length_; }
   virtual void commit(int64_t rows) = 0;
+  /// The same for a way through a tree: keeps these rows of the forward (0-based, ascending, each
+  /// the parent of the next), as if they had been a chain.
+  virtual void commit_path(std::span<const int64_t> rows) = 0;
 
   /// The longest prefix of at most `rows` committed rows that rewind can return to; recurrent
   /// layers remember their last row only, so there it is all rows or none.
@@ -47,13 +50,19 @@ class State {
   int64_t pending_ = 0;
 };
 
-/// Rows [first_row, first_row + num_rows) of the pass belong to `state`, as a chain.
+/// Rows [first_row, first_row + num_rows) of the pass belong to `state`, as a chain or as a tree: a
+/// row sees the committed rows, its ancestors and itself, and has the bits that it would have at
+/// the end of the chain that leads to it.
 struct Segment {
   State* state = nullptr;
   int64_t first_row = 0, num_rows = 0;
   /// Whether commit may keep fewer rows than the pass had. Without it recurrent layers need not
   /// remember how to step back; the results are the same bits.
   bool undo = true;
+  /// Empty: a chain. Else by row of the segment the one before it, -1 for the first row only, in
+  /// depth-first order: a row follows its parent, or rows that all descend from its parent. Only
+  /// for targets that take trees.
+  std::span<const int64_t> parents = {};
 };
 
 struct Rows {
@@ -84,6 +93,8 @@ class Target {
 
   const TargetConfig& config() const { return config_; }
   nn::Compute compute() const { return compute_; }
+  /// Whether segments may be trees: recurrent layers have one state a row, so they take chains.
+  bool takes_trees() const { return takes_trees_; }
   const nn::Table& table() const { return table_; }
   const nn::Head& head() const { return head_; }
   /// Hash over architecture, names, dtypes, shapes and a sample of bytes.
@@ -98,6 +109,7 @@ class Target {
  protected:
   TargetConfig config_;
   nn::Compute compute_ = nn::Compute::kF32;
+  bool takes_trees_ = false;
   nn::Table table_;
   nn::Head head_;
   std::string fingerprint_, storage_;

@@ -15,6 +15,7 @@ TransformerTarget::TransformerTarget(const TransformerConfig& config,
   c10::NoGradGuard no_grad;
   config_ = config;
   compute_ = compute;
+  takes_trees_ = std::ranges::count(model_.mixers, Mixer::kDelta) == 0;
   check_config(model_, weights_->where());
   check_transformer_weights(model_, *weights_);
   load_tables();

@@ -64,11 +64,11 @@ INSTANTIATE_TEST_SUITE_P(All, WithCompute,
 class Watching final : public ForwardingProposer {
  public:
   using ForwardingProposer::ForwardingProposer;
-  std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override {
+  std::vector<Proposal> propose(std::span<const Sequence> sequences) override {
     auto lists = ForwardingProposer::propose(sequences);
     for (size_t i = 0; i < lists.size(); ++i) {
-      EXPECT_LE(static_cast<int64_t>(lists[i].size()), sequences[i].room);
-      if (sequences[i].slot == 0) proposed[sequences[i].ids.size() - 1] = lists[i];
+      EXPECT_LE(static_cast<int64_t>(lists[i].ids.size()), sequences[i].room);
+      if (sequences[i].slot == 0) proposed[sequences[i].ids.size() - 1] = lists[i].ids;
     }
     return lists;
   }

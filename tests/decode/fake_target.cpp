@@ -16,6 +16,10 @@ class FakeState final : public target::State {
     pending_ = 0;
     ids.resize(length_);
   }
+  void commit_path(std::span<const int64_t> rows) override {
+    for (size_t j = 0; j < rows.size(); ++j) ids[length_ + j] = ids.at(length_ + rows[j]);
+    commit(static_cast<int64_t>(rows.size()));
+  }
   int64_t rewindable(int64_t rows) const override { return std::min(rows, length_); }
   void rewind(int64_t rows) override {
     ids.resize(rows);
@@ -24,6 +28,13 @@ class FakeState final : public target::State {
   void begin(int64_t rows) {
     DF_ASSERT(pending_ == 0, "{} rows were never committed", pending_);
     pending_ = rows;
+  }
+  /// The committed ids and those on the way to row `row` of the pass.
+  std::vector<int64_t> history(int64_t row, std::span<const int64_t> parents) const {
+    if (parents.empty()) return {ids.begin(), ids.begin() + length_ + row + 1};
+    std::vector<int64_t> way(ids.begin(), ids.begin() + length_);
+    for (; row >= 0; row = parents[row]) way.insert(way.begin() + length_, ids[length_ + row]);
+    return way;
   }
 
   std::vector<int64_t> ids;
@@ -69,6 +80,7 @@ void FakeTarget::set_up(const FakeOptions& options, at::Tensor head_VD) {
   config_.vocab_size = options.vocab;
   config_.max_positions = options.max_positions;
   compute_ = options.compute;
+  takes_trees_ = options.takes_trees;
   table_.weight_VD = random_matrix(options.vocab, options.hidden, options.seed + 1);
   const auto dtype = options.compute == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat;
   head_.linear = nn::Linear(head_VD.to(dtype), {}, options.compute);
@@ -98,14 +110,16 @@ target::Hidden FakeTarget::forward(const target::Rows& rows,
     SeenSegment seen;
     if (record) seen.history = state.ids;
     state.begin(segment.num_rows);
+    DF_ASSERT(segment.parents.empty() || takes_trees_, "{} parents", segment.parents.size());
     for (int64_t r = segment.first_row; r < segment.first_row + segment.num_rows; ++r) {
       DF_ASSERT(ids[r] >= 0 && ids[r] < config_.vocab_size, "id={}", ids[r]);
-      DF_ASSERT(positions[r] == static_cast<int64_t>(state.ids.size()), "pos={}", positions[r]);
-      DF_ASSERT(positions[r] < config_.max_positions, "pos={}", positions[r]);
       seen.ids.push_back(ids[r]);
       seen.positions.push_back(positions[r]);
       state.ids.push_back(ids[r]);
-      hidden_(state.ids,
+      const std::vector<int64_t> history = state.history(r - segment.first_row, segment.parents);
+      DF_ASSERT(positions[r] + 1 == static_cast<int64_t>(history.size()), "pos={}", positions[r]);
+      DF_ASSERT(positions[r] < config_.max_positions, "pos={}", positions[r]);
+      hidden_(history,
               {hidden.last_RD.mutable_data_ptr<float>() + r * width, static_cast<size_t>(width)});
       for (int64_t t = 0; t < num_taps; ++t) {
         float* tap = hidden.taps_RF.mutable_data_ptr<float>() + (r * num_taps + t) * width;

@@ -18,6 +18,7 @@ using HiddenFunction = std::function<void(std::span<const int64_t> history, std:
 struct FakeOptions {
   int64_t vocab = 31, hidden = 16, max_positions = 4096;
   nn::Compute compute = nn::Compute::kF32;
+  bool takes_trees = true;
   /// Ids that the default hidden function looks at, from the end; 0: all. Few make texts that loop.
   int64_t memory = 0;
   uint64_t seed = 1;

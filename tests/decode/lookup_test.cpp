@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 std::vector<int64_t> lookup(const std::vector<int64_t>& ids, int64_t room = 100,
                             const LookupOptions& options = {}) {
   const Proposer::Sequence sequence = {ids, 0, room};
-  return make_lookup_proposer(options)->propose({&sequence, 1})[0];
+  return make_lookup_proposer(options)->propose({&sequence, 1})[0].ids;
 }
 
 TEST(Lookup, FollowsTheLongestSuffix) {

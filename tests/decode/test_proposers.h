@@ -17,15 +17,15 @@ namespace dflash::fake {
 
 /// Ids proposed for a sequence; `call` counts calls of propose.
 using ProposeFunction =
-    std::function<std::vector<int64_t>(const decode::Proposer::Sequence&, int64_t call)>;
+    std::function<decode::Proposal(const decode::Proposer::Sequence&, int64_t call)>;
 
 class TestProposer final : public decode::Proposer {
  public:
   TestProposer(std::string name, int64_t max_proposals, ProposeFunction propose)
       : name_(std::move(name)), max_proposals_(max_proposals), propose_(std::move(propose)) {}
 
-  std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override {
-    std::vector<std::vector<int64_t>> lists;
+  std::vector<decode::Proposal> propose(std::span<const Sequence> sequences) override {
+    std::vector<decode::Proposal> lists;
     for (const Sequence& sequence : sequences) {
       check_context(sequence);
       lists.push_back(propose_(sequence, calls));
@@ -96,6 +96,46 @@ class Oracle {
   std::vector<std::vector<int64_t>> texts_;
 };
 
+/// Trees that hold the right way, and what is hardly one.
+inline void add_trees(const Oracle& oracle, int64_t vocab, std::vector<TestProposer>& all) {
+  using Sequence = decode::Proposer::Sequence;
+  // The right way among wrong ones beside it at every depth, as the first or the last child.
+  auto tree_of = [&oracle, vocab](bool right_first) {
+    return [&oracle, vocab, right_first](const Sequence& s, int64_t) {
+      decode::Proposal tree;
+      int64_t at = -1;
+      for (const int64_t id : oracle.next(s.ids, s.room)) {
+        const std::vector<int64_t> ids = {(id + 1) % vocab, (id + 2) % vocab, (id + 1) % vocab};
+        const int64_t first = static_cast<int64_t>(tree.ids.size());
+        tree.ids.insert(tree.ids.end(), ids.begin(), ids.end());
+        tree.ids.insert(right_first ? tree.ids.begin() + first : tree.ids.end(), id);
+        tree.parents.insert(tree.parents.end(), 4, at);
+        at = right_first ? first : first + 3;
+      }
+      return tree;
+    };
+  };
+  // Some ids right, any parents: unknown ones, later ones, the node itself.
+  auto tangle = [&oracle, vocab](const Sequence& s, int64_t call) {
+    decode::Proposal tree;
+    const std::vector<int64_t> ids = oracle.next(s.ids, s.room);
+    for (uint64_t i = 0; i < 14; ++i) {
+      const uint64_t key = static_cast<uint64_t>(call);
+      const auto draw = [&](uint64_t below, uint64_t what) {
+        return static_cast<int64_t>(uniform_below(below, {key, i, what}));
+      };
+      const bool right = !ids.empty() && draw(2, 0) == 0;
+      tree.ids.push_back(right ? ids[draw(ids.size(), 1)] : draw(vocab + 2, 2) - 1);
+      tree.parents.push_back(draw(6, 3) == 0 ? draw(40, 4) - 20 : draw(i + 1, 5) - 1);
+    }
+    if (call % 5 == 4) tree.parents.pop_back();
+    return tree;
+  };
+  all.emplace_back("tree, right first", 5, tree_of(true));
+  all.emplace_back("tree, right last", 5, tree_of(false));
+  all.emplace_back("tangle", 6, tangle);
+}
+
 /// The characters that recipe R-DEC-8 names, and worse ones. `oracle` must outlive them.
 inline std::vector<TestProposer> all_characters(const Oracle& oracle, int64_t vocab, int64_t mask,
                                                 int64_t stop) {
@@ -119,7 +159,7 @@ inline std::vector<TestProposer> all_characters(const Oracle& oracle, int64_t vo
   auto too_long = [&oracle](const Sequence& s, int64_t) { return oracle.next(s.ids, s.room + 9); };
   auto mixed = [&oracle](const Sequence& s, int64_t call) {  // right 2, plain, wrong, right all
     std::vector<int64_t> ids = oracle.next(s.ids, s.room);
-    if (call % 4 == 1) return std::vector<int64_t>{};
+    if (call % 4 == 1) ids.clear();
     const size_t good = call % 4 == 0 ? 2 : call % 4 == 2 ? 0 : ids.size();
     for (size_t i = good; i < ids.size(); ++i) ids[i] = ids[i] == 0 ? 1 : 0;
     return ids;
@@ -139,6 +179,7 @@ inline std::vector<TestProposer> all_characters(const Oracle& oracle, int64_t vo
   all.emplace_back("too long", 3, too_long);
   all.emplace_back("mixed", 7, mixed);
   all.emplace_back("hostile", 5, hostile);
+  add_trees(oracle, vocab, all);
   return all;
 }
 

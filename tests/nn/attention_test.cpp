@@ -7,8 +7,11 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <deque>
 #include <limits>
 
+#include "base/rng.h"
 #include "nn_test_tools.h"
 
 namespace dflash::nn {
@@ -148,6 +151,159 @@ TEST(Attention, MaskRemovesAKeyInsteadOfLoweringItsScore) {
     const at::Tensor out = attend(at::ones({2, 1, 16}), keys);
     EXPECT_EQ(out[0][0].item<float>(), 1.0F);
     EXPECT_EQ(out[1][0].item<float>(), 2.0F);
+  }
+}
+
+/// Rows of a random tree in depth-first order: parents, -1 for the first row.
+std::vector<int64_t> random_tree(int64_t rows, uint64_t key) {
+  std::vector<int64_t> parents = {-1}, way = {0};
+  for (int64_t row = 1; row < rows; ++row) {
+    if (uniform_below(3, {key, static_cast<uint64_t>(row)}) == 0) {  // back to some row of the way
+      way.resize(1 + uniform_below(way.size(), {key, static_cast<uint64_t>(row), 1}));
+    }
+    parents.push_back(way.back());
+    way.push_back(row);
+  }
+  return parents;
+}
+
+/// A tree behind `committed` rows of one buffer, and the same rows each at the end of its chain.
+struct TreeScene {
+  TreeScene(Compute storage, int64_t dim, int64_t committed, int64_t rows, uint64_t key)
+      : parents(random_tree(rows, key)),
+        k(at::randn({committed + rows, 2, dim})),
+        v(at::randn({committed + rows, 2, dim})),
+        committed(committed),
+        buffer(2, dim, storage),
+        storage(storage) {}
+
+  void write() { buffer.write(0, k, v); }
+  std::vector<int64_t> way_to(int64_t row) const {
+    std::vector<int64_t> way;
+    for (; row >= 0; row = parents[row]) way.insert(way.begin(), row);
+    return way;
+  }
+  /// Every row by itself; windows as a target would set them.
+  std::vector<RowKeys> keys(int64_t window) {
+    std::vector<RowKeys> keys(parents.size());
+    for (size_t row = 0; row < parents.size(); ++row) {
+      const std::vector<int64_t> way = way_to(static_cast<int64_t>(row));
+      const int64_t end = committed + static_cast<int64_t>(way.size());
+      keys[row].ranges[0] = {&buffer, window > 0 ? std::max<int64_t>(0, end - window) : 0, end};
+      if (way.back() + 1 == static_cast<int64_t>(way.size())) continue;  // all in place
+      Branch& branch = branches.emplace_back();
+      branch.first = committed;
+      for (const int64_t at : way) branch.rows.push_back(committed + at);
+      keys[row].branch = &branch;
+    }
+    return keys;
+  }
+  /// What the row gives in a buffer that holds its own chain only.
+  at::Tensor alone(const at::Tensor& q_RHE, int64_t row, KeyRange range) const {
+    KvBuffer chain(2, k.size(2), storage);
+    if (committed > 0) chain.write(0, k.narrow(0, 0, committed), v.narrow(0, 0, committed));
+    int64_t to = committed;
+    for (const int64_t at : way_to(row)) {
+      chain.write(to++, k.narrow(0, committed + at, 1), v.narrow(0, committed + at, 1));
+    }
+    const RowKeys keys = {{{&chain, range.begin, range.end}, {}}};
+    return attend(q_RHE.narrow(0, row, 1), {&keys, 1});
+  }
+
+  std::vector<int64_t> parents;
+  at::Tensor k, v;
+  int64_t committed;
+  KvBuffer buffer;
+  Compute storage;
+  std::deque<Branch> branches;
+};
+
+void expect_same_bits(const at::Tensor& a, const at::Tensor& b, const std::string& what) {
+  ASSERT_EQ(a.sizes(), b.sizes()) << what;
+  const size_t bytes = a.numel() * sizeof(float);
+  EXPECT_EQ(std::memcmp(a.const_data_ptr(), b.const_data_ptr(), bytes), 0) << what;
+}
+
+void expect_rows_of_trees_as_chains(Compute storage, int64_t dim, int64_t committed, int64_t rows,
+                                    int64_t window, double bad) {
+  const uint64_t key = mix({static_cast<uint64_t>(committed), static_cast<uint64_t>(rows)});
+  TreeScene scene(storage, dim, committed, rows, key);
+  if (bad != 0) {  // in some rows of the tree and, a little later, of the committed ones
+    scene.v[committed + rows / 2].fill_(bad);
+    scene.k[committed + rows / 3].fill_(bad);
+    if (committed > 3) scene.v[committed - 3].fill_(bad);
+  }
+  scene.write();
+  const at::Tensor q = at::randn({rows, 6, dim});
+  const std::vector<RowKeys> keys = scene.keys(window);
+  const at::Tensor all = attend(q, keys);
+  for (int64_t row = 0; row < rows; ++row) {
+    expect_same_bits(all.narrow(0, row, 1), scene.alone(q, row, keys[row].ranges[0]),
+                     fmt::format("{} dim {} committed {} row {} of {} window {} value {}",
+                                 compute_name(storage), dim, committed, row, rows, window, bad));
+  }
+}
+
+// A row of a tree has the bits of the chain that leads to it: on every instruction set, at the
+// edges of chunks, tiles and pairs of keys, behind windows.
+TEST(Attention, RowsOfATreeEqualTheirChains) {
+  for_every_isa([&](Isa) {
+    for (const Compute storage : kComputes) {
+      for (const int64_t committed : {0, 1, 15, 31, 32, 33, 100, 120, 126, 127, 128, 250, 259}) {
+        for (const int64_t rows : {2, 16, 21}) {
+          expect_rows_of_trees_as_chains(storage, 64, committed, rows, 0, 0);
+        }
+      }
+      expect_rows_of_trees_as_chains(storage, 20, 125, 16, 0, 0);
+      expect_rows_of_trees_as_chains(storage, 96, 300, 150, 0, 0);
+      expect_rows_of_trees_as_chains(storage, 64, 125, 16, 5, 0);
+      expect_rows_of_trees_as_chains(storage, 64, 260, 16, 130, 0);
+    }
+  });
+}
+
+TEST(Attention, RowsOfATreeWithNonFiniteNeighbours) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for_every_isa([&](Isa) {
+    for (const Compute storage : kComputes) {
+      for (const int64_t committed : {0, 30, 122, 200}) {
+        for (const double bad : {infinity, -infinity}) {
+          expect_rows_of_trees_as_chains(storage, 32, committed, 16, 0, bad);
+          expect_rows_of_trees_as_chains(storage, 32, committed, 16, 6, bad);
+        }
+      }
+    }
+  });
+}
+
+// Neighbours of another sequence in the same call change nothing.
+TEST(Attention, TreesAndChainsShareACall) {
+  for (const Compute storage : kComputes) {
+    TreeScene one(storage, 64, 121, 12, 3), two(storage, 64, 40, 9, 4);
+    one.write(), two.write();
+    const at::Tensor q = at::randn({21, 6, 64});
+    std::vector<RowKeys> keys = one.keys(0);
+    for (const RowKeys& row : two.keys(0)) keys.push_back(row);
+    const at::Tensor all = attend(q, keys);
+    for (int64_t row = 0; row < 21; ++row) {
+      const bool first = row < 12;
+      const at::Tensor own = first ? one.alone(q, row, keys[row].ranges[0])
+                                   : two.alone(q.narrow(0, 12, 9), row - 12, keys[row].ranges[0]);
+      expect_same_bits(all.narrow(0, row, 1), own, fmt::format("row {}", row));
+    }
+  }
+}
+
+TEST(Attention, MovedRowsAreTheSameBits) {
+  for (const Compute storage : kComputes) {
+    KvBuffer moved(2, 24, storage), written(2, 24, storage);
+    const at::Tensor k = at::randn({40, 2, 24}), v = at::randn({40, 2, 24});
+    moved.write(0, k, v), written.write(0, k, v);
+    moved.move(39, 30), moved.move(5, 5);
+    written.write(30, k.narrow(0, 39, 1), v.narrow(0, 39, 1));
+    EXPECT_TRUE(at::equal(moved.keys(0, 40), written.keys(0, 40)));
+    EXPECT_TRUE(at::equal(moved.values(0, 40), written.values(0, 40)));
+    EXPECT_THROW(moved.move(0, moved.capacity()), std::logic_error);
   }
 }
 

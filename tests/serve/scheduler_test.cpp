@@ -245,9 +245,9 @@ TEST_F(SchedulerTest, CountsEqualTheEngines) {
 class Recorder final : public decode::ForwardingProposer {
  public:
   using ForwardingProposer::ForwardingProposer;
-  std::vector<std::vector<int64_t>> propose(std::span<const Sequence> sequences) override {
+  std::vector<decode::Proposal> propose(std::span<const Sequence> sequences) override {
     auto lists = ForwardingProposer::propose(sequences);
-    for (const auto& list : lists) proposed.push_back(list);
+    for (const auto& list : lists) proposed.push_back(list.ids);
     return lists;
   }
 

@@ -1,0 +1,45 @@
+#include "decode/pass_costs.h"
+
+#include <algorithm>
+#include <ctime>
+
+namespace dflash::decode {
+
+double thread_seconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void RunningCost::add(double seconds) {
+  if (last_.size() < kKept) last_.push_back(seconds);
+  last_[next_++ % kKept] = seconds;
+  std::vector<double> sorted = last_;
+  std::ranges::sort(sorted);
+  value_ = sorted[sorted.size() / 4];
+}
+
+int64_t PassCosts::widest_alike(int64_t rows) {
+  int64_t widest = 1;
+  while (widest < rows && widest < 16) widest *= 2;
+  return std::max(widest, (rows + 15) / 16 * (rows > 16 ? 16 : 0));
+}
+
+void PassCosts::add(int64_t rows, double seconds) {
+  const int64_t kind = widest_alike(rows);
+  costs_[kind].add(seconds);
+  const double now = costs_[kind].value();
+  for (auto& [other, cost] : costs_) {
+    if (other > kind || (other < kind && cost.value() > now)) cost.lean(now);
+  }
+}
+
+double PassCosts::of(int64_t rows) const {
+  const int64_t kind = widest_alike(rows);
+  const auto wider = costs_.upper_bound(kind);
+  if (wider != costs_.begin()) return std::prev(wider)->second.value();
+  if (wider == costs_.end()) return 0;
+  return wider->second.value() * static_cast<double>(kind) / static_cast<double>(wider->first);
+}
+
+}  // namespace dflash::decode
