@@ -13,20 +13,6 @@
 namespace dflash::decode {
 namespace {
 
-std::vector<Request> requests_of(int64_t count, double temperature) {
-  std::vector<Request> requests;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint64_t key = static_cast<uint64_t>(i);
-    Request request{.sampling = {.temperature = temperature, .seed = key},
-                    .max_new_tokens = 8 + 9 * i};
-    for (uint64_t t = 0; t < 1 + uniform_below(30, {4, key}); ++t) {
-      request.prompt.push_back(static_cast<int64_t>(uniform_below(90, {6, key, t})));
-    }
-    requests.push_back(request);
-  }
-  return requests;
-}
-
 std::vector<CombinedOptions> all_kinds() {
   return {{},
           {.adaptive = false},
@@ -36,7 +22,7 @@ std::vector<CombinedOptions> all_kinds() {
 }
 
 void expect_own_texts(const target::Target& target, Proposer& proposer, double temperature) {
-  const std::vector<Request> requests = requests_of(7, temperature);
+  const std::vector<Request> requests = requests_of(7, temperature, 8, 9);
   for (const int64_t batch : {1, 7}) {
     const Run run = generate(target, &proposer, requests, {.max_batch = batch, .prefill_rows = 10});
     for (size_t i = 0; i < requests.size(); ++i) {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/rng.h"
 #include "decode/forwarding_proposer.h"
 #include "decode/proposers.h"
 #include "decode/tiny_drafter.h"
@@ -13,20 +12,6 @@
 
 namespace dflash::decode {
 namespace {
-
-std::vector<Request> requests_of(int64_t count, double temperature) {
-  std::vector<Request> requests;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint64_t key = static_cast<uint64_t>(i);
-    Request request{.sampling = {.temperature = temperature, .seed = key},
-                    .max_new_tokens = 10 + 7 * i};
-    for (uint64_t t = 0; t < 1 + uniform_below(30, {4, key}); ++t) {
-      request.prompt.push_back(static_cast<int64_t>(uniform_below(90, {6, key, t})));
-    }
-    requests.push_back(request);
-  }
-  return requests;
-}
 
 class WithCompute : public ::testing::TestWithParam<nn::Compute> {};
 
@@ -40,7 +25,7 @@ TEST_P(WithCompute, TextsAreTheTargetsOwn) {
     const auto proposer = make_draft_proposer(drafter_of(spec, GetParam()), *target);
     EXPECT_EQ(proposer->max_proposals(), spec.rule.slot_shift == 1 ? 5 : 4);
     for (double temperature : {0.0, 1.0}) {
-      const std::vector<Request> requests = requests_of(8, temperature);
+      const std::vector<Request> requests = requests_of(8, temperature, 10, 7);
       std::vector<std::vector<int64_t>> expected;
       for (const Request& request : requests) {
         expected.push_back(generate(*target, nullptr, {request}).results[0].tokens);

@@ -10,6 +10,9 @@
 // simd.h.
 #pragma once
 
+// First, for its pragmas.
+#include "nn/kernels/transpose_avx512.h"
+
 #include "nn/kernels/amx_products.h"
 
 namespace {
@@ -91,33 +94,6 @@ struct Blocks {
     }
   }
 };
-
-/// 16 x 16 values of 32 bits, row by row.
-inline void transpose(__m512i (&row)[16]) {
-  __m512i part[16];
-  for (int i = 0; i < 16; i += 2) {
-    part[i] = _mm512_unpacklo_epi32(row[i], row[i + 1]);
-    part[i + 1] = _mm512_unpackhi_epi32(row[i], row[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    row[i] = _mm512_unpacklo_epi64(part[i], part[i + 2]);
-    row[i + 1] = _mm512_unpackhi_epi64(part[i], part[i + 2]);
-    row[i + 2] = _mm512_unpacklo_epi64(part[i + 1], part[i + 3]);
-    row[i + 3] = _mm512_unpackhi_epi64(part[i + 1], part[i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    part[i] = _mm512_shuffle_i32x4(row[i], row[i + 4], 0x88);
-    part[i + 4] = _mm512_shuffle_i32x4(row[i], row[i + 4], 0xdd);
-    part[i + 8] = _mm512_shuffle_i32x4(row[i + 8], row[i + 12], 0x88);
-    part[i + 12] = _mm512_shuffle_i32x4(row[i + 8], row[i + 12], 0xdd);
-  }
-  for (int i = 0; i < 4; ++i) {
-    row[i] = _mm512_shuffle_i32x4(part[i], part[i + 8], 0x88);
-    row[i + 4] = _mm512_shuffle_i32x4(part[i + 4], part[i + 12], 0x88);
-    row[i + 8] = _mm512_shuffle_i32x4(part[i], part[i + 8], 0xdd);
-    row[i + 12] = _mm512_shuffle_i32x4(part[i + 4], part[i + 12], 0xdd);
-  }
-}
 
 /// 32 k of a row as 16 pairs of bf16; `mask` has the k that are there.
 inline __m512i load_pairs(const float* from, uint32_t mask) {
