@@ -16,11 +16,8 @@ struct Track {
   NgramModel ngrams;
   DraftGain gain;
   Belief belief;
-  Probes probes;
-  int64_t length = 0;              // of the ids that the last proposal followed; 0: none yet
-  std::vector<Candidate> drafted;  // for the next token; empty: the drafter was not asked
-  int64_t bin = 0;
-  double expected = 0;  // tokens without the drafter
+  int64_t length = 0;               // of the ids that the last proposal followed; 0: none yet
+  DraftingProposer::Slots drafted;  // for the tokens after them; empty: the drafter was not asked
 };
 
 class CombinedProposer final : public Proposer {
@@ -37,16 +34,15 @@ class CombinedProposer final : public Proposer {
   void reset(int64_t slot, int64_t rows) override {
     if (slot >= static_cast<int64_t>(tracks_.size())) tracks_.resize(slot + 1);
     tracks_[slot] = Track();
-    tracks_[slot].gain = pooled_.as_prior();
+    tracks_[slot].gain = gain_.as_prior();
+    tracks_[slot].belief = belief_.as_prior();
+    probes_.hurry();
     if (drafter_) drafter_->reset(slot, rows);
   }
   std::vector<int64_t> taps() const override {
     return drafter_ ? drafter_->taps() : std::vector<int64_t>();
   }
-  void measure(const PassCost& cost) override {
-    costs_.add(cost.rows, cost.seconds);
-    pass_rows_ = cost.rows;
-  }
+  void measure(const PassCost& cost) override { costs_.add(cost.rows, cost.seconds); }
   int64_t max_proposals() const override { return options_.max_rows - 1; }
   std::string name() const override;
 
@@ -56,20 +52,30 @@ class CombinedProposer final : public Proposer {
   TreeSearch search(std::span<const Sequence> sequences, const Drafted& drafted) const;
   std::vector<Candidate> children(const Track& track, std::span<const int64_t> way,
                                   const DraftingProposer::Slots* slots) const;
-  int64_t best_count(const TreeSearch& search, int64_t num_sequences) const;
-  double value(double tokens, int64_t rows) const {
-    return tokens - rate_.value() * costs_.of(rows);
+  /// A pass: the first `count` nodes of a search, what it should commit, what it should cost.
+  struct Width {
+    int64_t count = 0;
+    double tokens = 0, seconds = 0;
+  };
+  Width best_width(const TreeSearch& search, int64_t num_sequences, double drafting) const;
+  double unknown(const TreeSearch& without, size_t sequence) const;
+  double draft_seconds(int64_t num_sequences) const {
+    constexpr double kUsual = 0.25;  // of a pass
+    return draft_costs_.known() ? draft_costs_.of(num_sequences)
+                                : kUsual * costs_.of(num_sequences);
   }
-  bool wants_drafter(std::span<const Sequence> sequences, const TreeSearch& without, int64_t count);
+  bool wants_drafter(std::span<const Sequence> sequences, const TreeSearch& without,
+                     const Width& width);
+  void note_gain(std::span<const Sequence> sequences, const TreeSearch& without,
+                 const Width& before, const Width& now);
 
   std::unique_ptr<DraftingProposer> drafter_;
   CombinedOptions options_;
   std::vector<Track> tracks_;  // by slot
-  DraftGain pooled_;
+  DraftGain gain_;             // of all sequences, the past ones too
+  Belief belief_;
+  Probes probes_;
   PassCosts costs_, draft_costs_;  // of passes by rows, of drafting by sequences
-  Rate rate_;
-  int64_t pass_rows_ = 0;  // of the last pass; 0: not measured
-  bool drafted_ = false;   // for the last pass
 };
 
 std::string CombinedProposer::name() const {
@@ -80,31 +86,19 @@ std::string CombinedProposer::name() const {
 
 /// What the last pass committed, before anything new is proposed.
 void CombinedProposer::learn(std::span<const Sequence> sequences) {
-  int64_t tokens = 0, known = 0, asked = 0;
-  for (const Track& track : tracks_) asked += track.length > 0 ? 1 : 0;
   for (const Sequence& sequence : sequences) {
     Track& track = tracks_.at(sequence.slot);
-    const int64_t length = static_cast<int64_t>(sequence.ids.size());
     if (options_.lookup) track.ngrams.extend(sequence.ids);
     if (track.length == 0) continue;
-    known += 1;
-    tokens += length - track.length;
-    if (track.drafted.empty()) continue;
-    double mass = 0;
-    for (const Candidate& one : track.drafted) mass += one.probability;
-    const int64_t next = sequence.ids[track.length];
-    track.belief.add(mass, std::ranges::count(track.drafted, next, &Candidate::id) > 0);
-    const double gained = static_cast<double>(length - track.length) - track.expected;
-    track.gain.add(track.bin, gained);
-    pooled_.add(track.bin, gained);
+    const auto committed = sequence.ids.subspan(track.length);
+    for (size_t k = 0; k < std::min(track.drafted.size(), committed.size()); ++k) {
+      double mass = 0;
+      for (const Candidate& one : track.drafted[k]) mass += one.probability;
+      const bool hit = std::ranges::count(track.drafted[k], committed[k], &Candidate::id) > 0;
+      track.belief.add(k, mass, hit);
+      belief_.add(k, mass, hit);
+    }
   }
-  // A sequence that ended took its last tokens along. Usual costs, since the choices to come are
-  // weighed by them too: a slow moment is nobody's fault.
-  if (known == asked && known > 0 && pass_rows_ > 0) {
-    rate_.add(static_cast<double>(tokens),
-              costs_.of(pass_rows_) + (drafted_ ? draft_costs_.of(asked) : 0));
-  }
-  pass_rows_ = 0;
   for (Track& track : tracks_) track.length = 0;
 }
 
@@ -117,7 +111,7 @@ std::vector<Candidate> CombinedProposer::children(const Track& track, std::span<
   if (!slots || way.size() >= slots->size()) return all;
   double unknown = 1;
   for (const Candidate& one : all) unknown -= one.probability;
-  unknown *= track.belief.factor();
+  unknown *= track.belief.factor(way.size());
   for (const Candidate& one : (*slots)[way.size()]) {
     const auto same = std::ranges::find(all, one.id, &Candidate::id);
     if (same != all.end()) {
@@ -143,71 +137,88 @@ TreeSearch CombinedProposer::search(std::span<const Sequence> sequences,
                      .min_probability = options_.adaptive ? kHopeless : 0});
 }
 
-/// Nodes worth their rows: the best of the counts that fill rows of one kind.
-int64_t CombinedProposer::best_count(const TreeSearch& search, int64_t num_sequences) const {
+/// The best of the counts that fill rows of one kind: most tokens a second, `drafting` included.
+CombinedProposer::Width CombinedProposer::best_width(const TreeSearch& search,
+                                                     int64_t num_sequences, double drafting) const {
   const int64_t all = static_cast<int64_t>(search.nodes().size());
-  if (!options_.adaptive) return all;
-  int64_t best = 0;
-  double most = value(0, num_sequences);
+  const auto width_of = [&](int64_t count) -> Width {
+    return {count, static_cast<double>(num_sequences) + search.expected(count),
+            costs_.of(num_sequences + count)};
+  };
+  if (!options_.adaptive) return width_of(all);
+  Width best = width_of(0);
   for (int64_t rows = num_sequences; rows < num_sequences + all;) {
     rows = std::min(PassCosts::widest_alike(rows + 1), num_sequences + all);
-    const int64_t count = rows - num_sequences;
-    const double worth = value(search.expected(count), rows);
-    if (worth > most) best = count, most = worth;
+    const Width wider = width_of(rows - num_sequences);
+    if (wider.tokens * (best.seconds + drafting) > best.tokens * (wider.seconds + drafting)) {
+      best = wider;
+    }
   }
   return best;
 }
 
-/// Also notes for each sequence what `count` nodes without the drafter should give.
+/// How much of the sequence's next token the n-grams leave open.
+double CombinedProposer::unknown(const TreeSearch& without, size_t sequence) const {
+  double left = 1;
+  for (const TreeSearch::Node& node : without.nodes()) {
+    if (node.sequence == sequence && node.depth == 1) left -= node.probability;
+  }
+  return std::max(left, 0.0);
+}
+
 bool CombinedProposer::wants_drafter(std::span<const Sequence> sequences, const TreeSearch& without,
-                                     int64_t count) {
-  const int64_t num_sequences = static_cast<int64_t>(sequences.size());
-  std::vector<double> expected(sequences.size(), 1.0), known(sequences.size(), 0.0);
-  for (int64_t i = 0; i < static_cast<int64_t>(without.nodes().size()); ++i) {
-    const TreeSearch::Node& node = without.nodes()[i];
-    if (i < count) expected[node.sequence] += node.probability;
-    if (node.depth == 1) known[node.sequence] += node.probability;
-  }
-  double gain = 0;
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    Track& track = tracks_[sequences[s].slot];
-    track.expected = expected[s];
-    track.bin = DraftGain::bin_of(known[s]);
-    gain += track.gain.hoped(track.bin);
-  }
+                                     const Width& width) {
   if (!options_.adaptive) return true;
-  const int64_t rows = num_sequences + count;
-  const int64_t wider = std::max(rows, num_sequences == 1 ? options_.max_rows : 2 * num_sequences);
-  const double cost = draft_costs_.of(num_sequences) + costs_.of(wider) - costs_.of(rows);
-  const bool pays = gain > rate_.value() * cost;
-  int64_t votes = 0;
-  for (const Sequence& sequence : sequences) {
-    votes += tracks_[sequence.slot].probes.decide(pays) ? 1 : 0;
+  const int64_t num_sequences = static_cast<int64_t>(sequences.size());
+  const double plain = costs_.of(num_sequences);
+  double tokens = width.tokens;
+  double seconds = width.seconds + draft_seconds(num_sequences);
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const DraftGain& gain = tracks_[sequences[s].slot].gain;
+    tokens += unknown(without, s) * gain.tokens();
+    seconds += unknown(without, s) * gain.passes() * plain;
   }
-  return 2 * votes > num_sequences;
+  return probes_.decide(tokens * width.seconds > width.tokens * seconds);
+}
+
+/// What the drafter changed in this pass, shared out evenly.
+void CombinedProposer::note_gain(std::span<const Sequence> sequences, const TreeSearch& without,
+                                 const Width& before, const Width& now) {
+  const double plain = costs_.of(static_cast<int64_t>(sequences.size()));
+  const double tokens = now.tokens - before.tokens;
+  const double passes = (now.seconds - before.seconds) / plain;
+  double all = 0;
+  for (size_t s = 0; s < sequences.size(); ++s) all += unknown(without, s);
+  for (size_t s = 0; s < sequences.size() && all > 0; ++s) {
+    const double own = unknown(without, s), share = own / all;
+    for (DraftGain* gain : {&tracks_[sequences[s].slot].gain, &gain_}) {
+      gain->add(own, share * tokens, share * passes);
+    }
+  }
 }
 
 std::vector<Proposal> CombinedProposer::propose(std::span<const Sequence> sequences) {
   learn(sequences);
   const int64_t num_sequences = static_cast<int64_t>(sequences.size());
   TreeSearch found = search(sequences, {});
-  int64_t count = best_count(found, num_sequences);
-  drafted_ = drafter_ && wants_drafter(sequences, found, count);
+  Width width = best_width(found, num_sequences, 0);
+  const bool drafts = drafter_ && wants_drafter(sequences, found, width);
   Drafted drafted;
-  if (drafted_) {
-    const double before = options_.clock();
+  if (drafts) {
+    const double start = options_.clock();
     drafted = drafter_->candidates(sequences, options_.top);
-    draft_costs_.add(num_sequences, options_.clock() - before);
-    found = search(sequences, drafted);
-    count = best_count(found, num_sequences);
+    draft_costs_.add(num_sequences, options_.clock() - start);
+    const TreeSearch without = std::exchange(found, search(sequences, drafted));
+    const Width before =
+        std::exchange(width, best_width(found, num_sequences, draft_seconds(num_sequences)));
+    note_gain(sequences, without, before, width);
   }
   for (size_t s = 0; s < sequences.size(); ++s) {
     Track& track = tracks_[sequences[s].slot];
     track.length = static_cast<int64_t>(sequences[s].ids.size());
-    track.drafted.clear();
-    if (drafted_ && !drafted[s].empty()) track.drafted = drafted[s][0];
+    track.drafted = drafts ? std::move(drafted[s]) : DraftingProposer::Slots();
   }
-  return found.proposals(count);
+  return found.proposals(width.count);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "decode/pass_costs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 
 namespace dflash::decode {
@@ -34,11 +35,20 @@ void PassCosts::add(int64_t rows, double seconds) {
   }
 }
 
+/// Passes of one row; seen on a small target with tiles, where attention and activations grow.
+double PassCosts::usual(int64_t rows) {
+  const double kind = static_cast<double>(widest_alike(rows));
+  return kind <= 16 ? 1 + 0.1 * std::log2(kind) : 0.7 + 0.7 * kind / 16;
+}
+
 double PassCosts::of(int64_t rows) const {
   const int64_t kind = widest_alike(rows);
   const auto wider = costs_.upper_bound(kind);
-  if (wider != costs_.begin()) return std::prev(wider)->second.value();
-  if (wider == costs_.end()) return 0;
+  if (wider != costs_.begin()) {
+    const auto& [known, cost] = *std::prev(wider);
+    return cost.value() * usual(kind) / usual(known);
+  }
+  if (wider == costs_.end()) return usual(kind);
   return wider->second.value() * static_cast<double>(kind) / static_cast<double>(wider->first);
 }
 

@@ -36,11 +36,14 @@ class PassCosts {
   /// Kinds that were not run lately come to look as cheap as this one: a slow moment of the machine
   /// must not rule out a width for good.
   void add(int64_t rows, double seconds);
-  /// Of `rows`; what was never run gets tried, since it seems to cost no more than fewer rows did,
-  /// or no more a row than more of them did. 0: nothing is known.
+  /// Of `rows`. What was never run costs as much more than fewer rows as it usually does, or no
+  /// more a row than more of them did, so that it gets tried. Nothing known: in passes of one row.
   double of(int64_t rows) const;
+  bool known() const { return !costs_.empty(); }
 
  private:
+  static double usual(int64_t rows);
+
   std::map<int64_t, RunningCost> costs_;
 };
 

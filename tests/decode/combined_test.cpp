@@ -101,15 +101,17 @@ struct Simulation {
   double plain_seconds = 0;
 };
 
+constexpr int64_t kNoDrafter = -1;  // for `right`
+
 /// Decodes `text` behind its first 20 ids; a pass costs `cost(rows)`, a draft `draft_seconds`.
 Simulation simulate(const std::vector<int64_t>& text, int64_t right, double draft_seconds,
                     const std::function<double(int64_t)>& cost, int64_t texts = 1) {
   Simulation result;
   double now = 0;
   auto drafter = std::make_unique<ScriptedDrafter>(text, right, &now, draft_seconds);
-  ScriptedDrafter& watched = *drafter;
-  const auto proposer =
-      make_combined_proposer(std::move(drafter), {.clock = [&now] { return now; }});
+  const ScriptedDrafter* watched = right == kNoDrafter ? nullptr : drafter.get();
+  const auto proposer = make_combined_proposer(right == kNoDrafter ? nullptr : std::move(drafter),
+                                               {.clock = [&now] { return now; }});
   for (int64_t i = 0; i < texts; ++i) {
     proposer->reset(0, 0);
     size_t length = 20;
@@ -129,7 +131,7 @@ Simulation simulate(const std::vector<int64_t>& text, int64_t right, double draf
     result.plain_seconds += cost(1) * static_cast<double>(length - 20);
   }
   result.seconds = now;
-  result.drafts = watched.calls;
+  if (watched) result.drafts = watched->calls;
   return result;
 }
 
@@ -151,10 +153,33 @@ TEST(Combined, AHopelessDrafterCostsAtMostThreePercent) {
   }
 }
 
+TEST(Combined, AHopelessDrafterLeavesTheNgramsTheirGain) {
+  std::vector<int64_t> text;
+  for (int64_t i = 0; i < 160; ++i) text.push_back(i % 3 == 2 ? 5000 + i : i % 3);
+  const auto cost = [](int64_t rows) { return rows <= 1 ? 1.0 : rows <= 8 ? 1.15 : 1.3; };
+  const Simulation alone = simulate(text, kNoDrafter, 0, cost, 12);
+  const Simulation both = simulate(text, 0, 0.3, cost, 12);
+  EXPECT_LT(alone.seconds, 0.8 * alone.plain_seconds);
+  EXPECT_LE(both.seconds, 1.03 * alone.seconds);
+}
+
 TEST(Combined, ADrafterThatIsRightIsUsed) {
   const Simulation run = simulate(fresh_text(400), 2, 0.25, flat);
   EXPECT_GT(run.drafts, run.passes * 9 / 10);
   EXPECT_LT(run.seconds, 0.5 * run.plain_seconds);
+}
+
+/// A text that loops makes tokens cheap, but not those of the fresh text after it: what drafting
+/// must beat there is plain decoding, not the loop.
+TEST(Combined, LoopsDoNotTalkDraftingDownElsewhere) {
+  std::vector<int64_t> text;
+  for (int64_t part = 0; part < 4; ++part) {
+    for (int64_t i = 0; i < 120; ++i) text.push_back(2000 + 1000 * part + i % 6);
+    for (int64_t i = 0; i < 120; ++i) text.push_back(2100 + 1000 * part + i);
+  }
+  const auto cost = [](int64_t rows) { return rows <= 1 ? 1.0 : rows <= 8 ? 1.2 : 1.4; };
+  const Simulation run = simulate(text, 1, 0.3, cost, 2);
+  EXPECT_GT(run.drafts, 2 * 4 * 120 / 2 * 8 / 10);  // two tokens a pass of fresh text
 }
 
 TEST(Combined, ADrafterBetterThanNothingButDearerIsLeftOut) {

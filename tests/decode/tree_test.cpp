@@ -167,10 +167,11 @@ TEST(PassCosts, RowsOfOneKindShareACost) {
   EXPECT_EQ(PassCosts::widest_alike(17), 32);
   EXPECT_EQ(PassCosts::widest_alike(33), 48);
   PassCosts costs;
-  EXPECT_EQ(costs.of(5), 0);
+  EXPECT_EQ(costs.of(1), 1);  // in passes of one row
+  EXPECT_DOUBLE_EQ(costs.of(5), 1.3);
   costs.add(4, 2.0);
-  EXPECT_EQ(costs.of(1), 0.5);
-  EXPECT_EQ(costs.of(16), 2.0);
+  EXPECT_EQ(costs.of(1), 0.5);  // gets tried
+  EXPECT_DOUBLE_EQ(costs.of(16), 2.0 * 1.4 / 1.2);
   costs.add(12, 3.0);
   EXPECT_EQ(costs.of(16), 3.0);
   EXPECT_EQ(costs.of(3), 2.0);
