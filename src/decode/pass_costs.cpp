@@ -46,7 +46,7 @@ double PassCosts::of(int64_t rows) const {
   const auto wider = costs_.upper_bound(kind);
   if (wider != costs_.begin()) {
     const auto& [known, cost] = *std::prev(wider);
-    return cost.value() * usual(kind) / usual(known);
+    return cost.value() * (usual(kind) / usual(known));
   }
   if (wider == costs_.end()) return usual(kind);
   return wider->second.value() * static_cast<double>(kind) / static_cast<double>(wider->first);
