@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/profile.h"
 #include "base/progress.h"
 #include "base/suggest.h"
 #include "cli/checks.h"
@@ -80,7 +81,7 @@ std::vector<std::string> VerbParser::changed_options(const std::string& earlier)
   std::istringstream lines(resolved());
   for (std::string line; std::getline(lines, line);) now.insert(line);
   constexpr std::array kIgnored = {
-      "json=", "quiet=", "threads=", "resume=", "nproc=", "rank-timeout="};
+      "json=", "quiet=", "threads=", "resume=", "nproc=", "rank-timeout=", "profile="};
   std::vector<std::string> changed;
   std::istringstream before(earlier);
   for (std::string line; std::getline(before, line);) {
@@ -125,6 +126,7 @@ std::filesystem::path TargetOptions::resolved_path() const {
 }
 
 jobs::Model TargetOptions::load() const {
+  const profile::Range range("loading", "target");
   auto model = jobs::load_model(resolved_path(), nn::parse_compute(dtype), chat_options());
   log_info("target: {} ({})", jobs::describe(*model.target), resolved_path().filename().string());
   return model;

@@ -6,6 +6,7 @@
 #include "base/stop.h"
 #include "cli/checks.h"
 #include "cli/drafters.h"
+#include "cli/profile_option.h"
 #include "cli/verbs.h"
 #include "eval/evaluate.h"
 
@@ -71,6 +72,7 @@ int run_eval(int argc, char** argv) {
   int64_t limit = 0, max_proposals = 0;
   std::string out;
   bool no_lookup = false, no_plain = false, json = false;
+  ProfileOption profile;
   auto& app = parser.app();
   target.add(app);
   sampling.add(app);
@@ -87,8 +89,10 @@ int run_eval(int argc, char** argv) {
   app.add_flag("--no-plain", no_plain, "leave out plain decoding: tau only, texts not compared");
   app.add_option("--out", out, "also write the report to this JSON file (empty: none)");
   app.add_flag("--json", json, "the report as JSON on stdout");
+  profile.add(app);
   if (auto code = parser.parse(argc, argv)) return *code;
 
+  const auto session = profile.start();
   options.max_new_tokens = sampling.max_new_tokens;
   options.sampling = sampling.sampling;
   options.with_lookup = !no_lookup;

@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/progress.h"
 #include "cli/drafters.h"
+#include "cli/profile_option.h"
 #include "cli/stream.h"
 #include "cli/verbs.h"
 
@@ -26,6 +27,7 @@ int run_generate(int argc, char** argv) {
   std::string prompt, prompt_file, system;
   bool raw = false, json = false;
   std::optional<int64_t> log_probs;
+  ProfileOption profile;
   auto& app = parser.app();
   target.add(app);
   proposer_options.add(app);
@@ -39,8 +41,10 @@ int run_generate(int argc, char** argv) {
                  "with --json: log-probability of every token, and of so many of the likeliest")
       ->needs(to_json)
       ->check(CLI::Range(0, 100));
+  profile.add(app);
   if (auto code = parser.parse(argc, argv)) return *code;
 
+  const auto session = profile.start();
   const std::string text = read_prompt(prompt, prompt_file);
   proposer_options.check();
   decode::check_sampling(sampling.sampling);

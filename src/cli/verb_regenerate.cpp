@@ -1,6 +1,7 @@
 // regenerate: prompts -> the target's own answers.
 #include "cli/checks.h"
 #include "cli/options.h"
+#include "cli/profile_option.h"
 #include "cli/verbs.h"
 #include "jobs/regenerate.h"
 
@@ -13,6 +14,7 @@ int run_regenerate(int argc, char** argv) {
   std::string prompts_path, out = "answers.jsonl";
   int64_t limit = 0;
   bool json = false;
+  ProfileOption profile;
   auto& app = parser.app();
   target.add(app);
   app.add_option("--prompts", prompts_path, ".jsonl, or a .json array, of `prompt` or `messages`")
@@ -34,8 +36,10 @@ int run_regenerate(int argc, char** argv) {
                  "take no new prompts after this time (0: no limit)")
       ->check(number_from(0));
   app.add_flag("--json", json, "the report as JSON on stdout");
+  profile.add(app);
   if (auto code = parser.parse(argc, argv)) return *code;
 
+  const auto session = profile.start();
   options.out = out;
   const auto model = target.load();
   const auto file = jobs::read_prompts(prompts_path, limit);

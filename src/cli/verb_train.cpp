@@ -7,6 +7,7 @@
 #include "cli/checks.h"
 #include "cli/drafters.h"
 #include "cli/options.h"
+#include "cli/profile_option.h"
 #include "cli/ranks.h"
 #include "cli/training.h"
 #include "cli/verbs.h"
@@ -93,6 +94,7 @@ int run_train(int argc, char** argv) {
   std::string init = "fresh";
   bool json = false;
   jobs::TrainingOptions options;
+  ProfileOption profile;
   auto& app = parser.app();
   target.add(app);
   app.add_option("--dataset", flags.dataset, "dataset folder (from prepare)")->required();
@@ -112,6 +114,7 @@ int run_train(int argc, char** argv) {
   validation.add(app);
   ranks.add(app);
   app.add_flag("--json", json, "the result as JSON on stdout");
+  profile.add(app);
   if (auto code = parser.parse(argc, argv)) return *code;
 
   flags.apply(options);
@@ -123,6 +126,7 @@ int run_train(int argc, char** argv) {
   options.drafter.from_target_layers = init == "target-layers";
   options.config = {{"command_line", parser.resolved()}};
   return ranks.run(parser, argc, argv, [&](Comm& comm) {
+    const auto session = profile.start(comm.rank());
     options.comm = &comm;
     options.resume = comm.lead(comm.leads() && goes_on(options.out, parser, options.resume));
     const auto model = target.load();

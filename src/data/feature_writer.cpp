@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/profile.h"
 #include "data/feature_files.h"
 #include "data/features.h"
 #include "data/views.h"
@@ -79,6 +80,9 @@ void FeatureWriter::resume(const Json& json) {
 }
 
 void FeatureWriter::write(const FeatureShard& shard) {
+  const profile::Range range("features", "write", [&] {
+    return profile::Work{.bytes = static_cast<double>(shard.taps.size() + shard.last.size())};
+  });
   check_shard(info_, shard);
   const auto tokens = static_cast<int64_t>(shard.ids.size());
   const std::vector<int32_t> ids = narrow(shard.ids), argmax = narrow(shard.argmax);

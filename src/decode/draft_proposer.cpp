@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/profile.h"
 #include "block/blocks.h"
 #include "decode/proposers.h"
 #include "nn/parallel_rows.h"
@@ -136,6 +137,7 @@ class DraftProposer final : public DraftingProposer {
 /// The rows that the head reads, `wanted` a sequence. The block always has its full width, as in
 /// training: slots past the room or the context's end are seen by the others but propose nothing.
 at::Tensor DraftProposer::hidden_rows(std::span<const Sequence> sequences, int64_t wanted) {
+  const profile::Range range("drafter", "propose, the rest");
   std::vector<int64_t> slots;
   for (const Sequence& sequence : sequences) slots.push_back(sequence.slot);
   take_in(slots);
@@ -234,6 +236,7 @@ void DraftProposer::observe(std::span<const Committed> committed, const at::Tens
 }
 
 void DraftProposer::take_in(std::span<const int64_t> slots) {
+  const profile::Range range("drafter", "observe, the rest");
   std::vector<draft::SequenceContext*> contexts;
   std::vector<int64_t> num_rows, pos_R;
   std::vector<at::Tensor> pieces;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "base/timer.h"
 #include "decode/pass_costs.h"
 #include "decode/sequence.h"
@@ -249,17 +250,21 @@ void Engine::book(const std::vector<PassPart>& parts, double draft_seconds, doub
 
 void Engine::pass() {
   const Timer timer;
+  profile::Range range("decoding", "drafting, the rest");
   draft();
   const double draft_seconds = timer.seconds(), start = thread_seconds();
+  range.next("verification, the rest");
   std::vector<PassPart> parts = plan();
   const target::Hidden hidden = forward(parts);
   const Choices chosen = choices(parts, hidden);
   int64_t decoded = 0;
+  range.next("commit");
   for (PassPart& part : parts) {
     const Commit commit = slots_[part.slot].sequence->take(part, chosen);
     if (!part.prefill) decoded += part.keep;
     if (options_.on_commit && !commit.tokens.empty()) options_.on_commit(commit);
   }
+  range.next("handing out taps");
   hand_out_taps(parts, hidden.taps_RF);
   if (proposer_ && std::ranges::none_of(parts, &PassPart::prefill)) {
     proposer_->measure({hidden.last_RD.size(0), thread_seconds() - start});

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "nn/shapes.h"
 #include "nn/vector_math.h"
 
@@ -283,6 +284,7 @@ class BlockAttention : public torch::autograd::Function<BlockAttention> {
 
   static Tensors backward(AutogradContext* ctx, const Tensors& grad_outputs) {
     DF_ASSERT(!c10::GradMode::is_enabled(), "block_attention is differentiable once");
+    const profile::Range range("drafter", "attention, backward");
     const Tensors saved = ctx->get_saved_variables();
     const auto holder = ctx->saved_data["plan"].toCapsule();
     const auto& plan = static_cast<const PlanHolder&>(*holder).plan;

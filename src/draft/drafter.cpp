@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "draft/block_attention.h"
 #include "draft/layer.h"
 #include "draft/tile_attention.h"
@@ -180,9 +181,15 @@ Drafter::KeysValues Drafter::context_rows(
     const at::Tensor& fc_RD, const at::Tensor& pos_R,
     const std::function<KeysValues(const at::Tensor& c_RD)>& project) const {
   nn::expect_shape(pos_R, {fc_RD.size(0)}, "positions of the features");
+  profile::Range part("drafter", "norms");
   const at::Tensor c_RD = nn::rms_norm(fc_RD, hidden_norm_D_, spec_.rms_norm_eps);
   observe("fused", c_RD);
+  part.next("context k and v", [&] {
+    const int64_t columns = 2 * spec_.num_layers * spec_.num_kv_heads * spec_.head_dim;
+    return profile::product(fc_RD.size(0), columns, spec_.hidden_size, /*width=*/2);
+  });
   KeysValues result = project(c_RD);
+  part.next("rotation and norms of q and k");
   for (size_t l = 0; l < layers_.size(); ++l) {
     auto& [k, v] = result[l];
     std::tie(k, v) = finish_kv(spec_, layers_[l]->k_norm_E, rope_, k, v, pos_R);
@@ -194,6 +201,9 @@ Drafter::KeysValues Drafter::context_rows(
 
 PackedContext Drafter::context(const at::Tensor& taps_TF, const at::Tensor& pos_T) const {
   nn::expect_shape(taps_TF, {-1, fc_DF_.size(1)}, "tapped features");
+  const profile::Range range("drafter", "fc", [&] {
+    return profile::product(taps_TF.size(0), fc_DF_.size(0), fc_DF_.size(1), /*width=*/2);
+  });
   KeysValues rows;
   if (nn::tile_products_supported(compute_)) {
     const at::Tensor fc_TD = nn::tile_products(taps_TF, {fc_DF_}, nn::Results::kSeparate)[0];

@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "base/profile.h"
 #include "nn/gemm_bf16.h"
 #include "nn/norm.h"
 
@@ -96,13 +97,25 @@ at::Tensor run_layer(const DraftSpec& spec, const Drafter::Layer& layer,
   const int64_t rows = h_RD.size(0), e = spec.head_dim;
   const int64_t q_size = spec.num_heads * e, kv_size = spec.num_kv_heads * e;
 
+  const auto product = [rows](int64_t out, int64_t in) {
+    return [=] { return profile::product(rows, out, in, /*width=*/2); };
+  };
+  profile::Range part("drafter", "norms");
   const at::Tensor x_RD = nn::rms_norm(h_RD, layer.input_norm_D, spec.rms_norm_eps);
+  part.next("q, k and v", product(q_size + 2 * kv_size, spec.hidden_size));
   const auto [q_RO, k_RO, v_RO] = qkv_rows(products, x_RD, q_size, kv_size);
+  part.next("rotation and norms of q and k");
   at::Tensor q_RHE = q_RO.reshape({rows, spec.num_heads, e});
   q_RHE = rope.apply(nn::rms_norm(q_RHE, layer.q_norm_E, spec.rms_norm_eps), pos_R);
   const auto [k_RGE, v_RGE] = finish_kv(spec, layer.k_norm_E, rope, k_RO, v_RO, pos_R);
-  const at::Tensor h = h_RD + o_rows(products, attend(q_RHE, k_RGE, v_RGE));
-  return h + mlp_rows(products, nn::rms_norm(h, layer.post_norm_D, spec.rms_norm_eps));
+  part.next("attention");
+  const at::Tensor mixed = attend(q_RHE, k_RGE, v_RGE);
+  part.next("o", product(spec.hidden_size, q_size));
+  const at::Tensor h = h_RD + o_rows(products, mixed);
+  part.next("norms");
+  const at::Tensor y_RD = nn::rms_norm(h, layer.post_norm_D, spec.rms_norm_eps);
+  part.next("gate, up and down", product(3 * spec.intermediate_size, spec.hidden_size));
+  return h + mlp_rows(products, y_RD);
 }
 
 }  // namespace dflash::draft

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "draft/tile_attention_parts.h"
 #include "nn/gemm_bf16.h"
 
@@ -35,6 +36,7 @@ class TileAttention : public torch::autograd::Function<TileAttention> {
 
   static Tensors backward(AutogradContext* ctx, const Tensors& grad_outputs) {
     DF_ASSERT(!c10::GradMode::is_enabled(), "tile_attention is differentiable once");
+    const profile::Range range("drafter", "attention, backward");
     const Tensors saved = ctx->get_saved_variables();
     const auto held = ctx->saved_data["plan"].toCapsule();
     const auto& plan = *static_cast<const TilePlanHolder&>(*held).plan;

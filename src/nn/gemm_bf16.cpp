@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "nn/kernels/select.h"
 #include "nn/kernels/tiles.h"
 #include "nn/shapes.h"
@@ -219,6 +220,15 @@ struct TileProductFunction : torch::autograd::Function<TileProductFunction> {
     const variable_list saved = ctx->get_saved_variables();
     const int64_t rows = ctx->saved_data["rows"].toInt(), count = saved.size() - 1;
     const bool joined = ctx->saved_data["joined"].toBool();
+    const profile::Range range("drafter", "products, backward", [&] {
+      profile::Work work;
+      const int64_t gradients = ctx->needs_input_grad(0) + ctx->needs_input_grad(1);
+      for (int64_t i = 1; i <= count; ++i) {
+        work.operations +=
+            profile::product(gradients * rows, saved[i].size(0), saved[i].size(1), 2).operations;
+      }
+      return work;
+    });
     const TileOperand x{saved[0], rows, saved[1].size(1)};
     variable_list out(5);
     TileOperand x_right;

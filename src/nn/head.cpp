@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "nn/parallel_rows.h"
+#include "nn/profile_work.h"
 
 namespace dflash::nn {
 
@@ -25,6 +26,7 @@ void copy_rows(const at::Tensor& table_VD, const int64_t* ids, int64_t count, fl
 }  // namespace
 
 at::Tensor Table::embed(const at::Tensor& ids) const {
+  const profile::Range range("head", "embedding");
   const int64_t num_rows = weight_VD.size(0), width = weight_VD.size(1);
   const at::Tensor flat = ids.reshape({-1}).to(at::kLong).contiguous();
   const int64_t* id = flat.const_data_ptr<int64_t>();
@@ -47,6 +49,7 @@ at::Tensor Table::embed(const at::Tensor& ids) const {
 }
 
 at::Tensor Head::logits(const at::Tensor& hidden_RD) const {
+  const profile::Range range("head", "logits", [&] { return work_of_head(linear, hidden_RD); });
   at::Tensor logits_RV = linear.forward(hidden_RD);
   const int64_t num_rows = logits_RV.size(-1);
   if (id_V.defined() || num_ids >= num_rows) return logits_RV;
@@ -56,6 +59,7 @@ at::Tensor Head::logits(const at::Tensor& hidden_RD) const {
 }
 
 at::Tensor Head::argmax(const at::Tensor& hidden_RD) const {
+  const profile::Range range("head", "argmax", [&] { return work_of_head(linear, hidden_RD); });
   const int64_t columns = id_V.defined() ? linear.out_features() : num_ids;
   const at::Tensor best_R = linear.is_differentiable(hidden_RD) ? argmax_rows(logits(hidden_RD))
                                                                 : linear.argmax(hidden_RD, columns);

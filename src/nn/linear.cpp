@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "nn/norm.h"
 #include "nn/packed.h"
 #include "nn/shapes.h"
@@ -27,6 +28,10 @@ struct Bf16Product : torch::autograd::Function<Bf16Product> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grad) {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor dy = grad[0].to(at::kBFloat16);
+    const int64_t gradients = ctx->needs_input_grad(0) + ctx->needs_input_grad(1);
+    const profile::Range range("drafter", "products, backward", [&] {
+      return profile::product(gradients * dy.size(0), saved[1].size(0), saved[1].size(1), 2);
+    });
     at::Tensor dx, dw;
     if (ctx->needs_input_grad(0)) dx = at::mm(dy, saved[1]).to(at::kFloat);
     if (ctx->needs_input_grad(1)) {

@@ -1,4 +1,5 @@
 #include "nn/norm.h"
+#include "nn/profile_work.h"
 #include "target/mixers.h"
 
 namespace dflash::target {
@@ -24,6 +25,22 @@ nn::Linear gated_qkv(const LayerReader& reader) {
   return packed_linear(
       join([&](const std::string& tail) { return reader.matrix(tail); }, ".weight"), bias,
       reader.compute());
+}
+
+/// Scores and mean of values of every row; keys and values of every sequence are read once.
+profile::Work attention_work(const Pass& pass, int64_t q_width, int64_t kv_bytes) {
+  profile::Work work;
+  const auto seen = [&](int64_t row) {
+    const nn::KeyRange& range = pass.keys[static_cast<size_t>(row)].ranges[0];
+    return static_cast<double>(range.end - range.begin);
+  };
+  for (const Pass::Part& part : pass.parts) {
+    for (int64_t row = part.rows.begin; row < part.rows.end; ++row) {
+      work.operations += 4 * seen(row) * static_cast<double>(q_width);
+    }
+    work.bytes += seen(part.rows.end - 1) * static_cast<double>(kv_bytes);
+  }
+  return work;
 }
 
 }  // namespace
@@ -67,7 +84,9 @@ void AttentionLayer::write_cache(Pass& pass, const at::Tensor& k_RGE,
 
 void AttentionLayer::add_to(const at::Tensor& x_RD, Pass& pass, at::Tensor& h_RD) const {
   const int64_t rows = pass.num_rows, qk = heads_ + kv_heads_;
+  profile::Range part("target", "q, k and v", [&] { return nn::work_of(qkv_, rows); });
   const at::Tensor all_RN = qkv_.forward(x_RD);
+  part.next("rotation and norms of q and k");
   const int64_t width = (qk + kv_heads_) * head_dim_;
   const at::Tensor qkv_RHE = all_RN.narrow(1, 0, width).view({rows, qk + kv_heads_, head_dim_});
   at::Tensor q_RHE = qkv_RHE.narrow(1, 0, heads_), k_RGE = qkv_RHE.narrow(1, heads_, kv_heads_);
@@ -78,9 +97,15 @@ void AttentionLayer::add_to(const at::Tensor& x_RD, Pass& pass, at::Tensor& h_RD
     const at::Tensor qk_RHE = rope_.apply(qkv_RHE.narrow(1, 0, qk), pass.pos_R);
     q_RHE = qk_RHE.narrow(1, 0, heads_), k_RGE = qk_RHE.narrow(1, heads_, kv_heads_);
   }
+  part.next("cache");
   write_cache(pass, k_RGE, qkv_RHE.narrow(1, qk, kv_heads_));
+  part.next("attention", [&] {
+    const int64_t width = qkv_.compute() == nn::Compute::kBF16 ? 2 : 4;
+    return attention_work(pass, heads_ * head_dim_, 2 * kv_heads_ * head_dim_ * width);
+  });
   at::Tensor out_RN = nn::attend(q_RHE, pass.keys);
   if (gated_) out_RN = nn::logistic_gate(out_RN, all_RN.narrow(1, width, heads_ * head_dim_));
+  part.next("o", [&] { return nn::work_of(o_, rows); });
   o_.add_to(out_RN, h_RD);
 }
 

@@ -2,6 +2,7 @@
 
 #include "nn/delta.h"
 #include "nn/norm.h"
+#include "nn/profile_work.h"
 #include "target/mixers.h"
 
 namespace dflash::target {
@@ -41,12 +42,15 @@ at::Tensor DeltaLayer::run(Pass& pass, const at::Tensor& x_RC, const at::Tensor&
 void DeltaLayer::add_to(const at::Tensor& x_RD, Pass& pass, at::Tensor& h_RD) const {
   const int64_t rows = pass.num_rows, heads = shape_.value_heads;
   const int64_t conv = shape_.conv_width(), width = shape_.value_width();
+  profile::Range part("target", "delta, in", [&] { return nn::work_of(in_, rows); });
   const at::Tensor all_RN = in_.forward(x_RD);
+  part.next("delta rule");
   const at::Tensor z_RN = all_RN.narrow(1, conv, width);
   const at::Tensor b_RH = all_RN.narrow(1, conv + width, heads);
   const at::Tensor a_RH = all_RN.narrow(1, conv + width + heads, heads);
   const at::Tensor y_RHE = run(pass, all_RN.narrow(1, 0, conv), a_RH, b_RH);
   const at::Tensor normed_RN = nn::rms_norm(y_RHE, norm_E_, eps_).view({rows, width});
+  part.next("delta, out", [&] { return nn::work_of(out_, rows); });
   out_.add_to(nn::swiglu(at::cat({z_RN, normed_RN}, 1)), h_RD);
 }
 

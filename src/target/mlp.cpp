@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "nn/profile_work.h"
 
 namespace dflash::target {
 namespace {
@@ -16,7 +17,11 @@ class DenseMlp final : public Mlp {
   DenseMlp(nn::Linear gate_up, nn::Linear down)
       : gate_up_(std::move(gate_up)), down_(std::move(down)) {}
   void add_to(const at::Tensor& x_RD, at::Tensor& h_RD) const override {
-    down_.add_to(gate_up_.swiglu(x_RD), h_RD);
+    const int64_t rows = x_RD.size(0);
+    profile::Range part("target", "gate and up", [&] { return nn::work_of(gate_up_, rows); });
+    const at::Tensor inner_RI = gate_up_.swiglu(x_RD);
+    part.next("down", [&] { return nn::work_of(down_, rows); });
+    down_.add_to(inner_RI, h_RD);
   }
 
  private:
@@ -58,6 +63,7 @@ class MoeMlp final : public Mlp {
   /// Rows are gathered by expert; a row gets its experts' parts in ascending order of the experts,
   /// whoever else is in the pass.
   void add_to(const at::Tensor& x_RD, at::Tensor& h_RD) const override {
+    const profile::Range part("target", "experts");
     const at::Tensor logits_RN = router_.forward(x_RD);
     const auto routes = route(logits_RN.narrow(1, 0, config_.num_experts), config_);
     std::vector<std::vector<int64_t>> rows(experts_.size());

@@ -3,11 +3,22 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "nn/norm.h"
 #include "nn/shapes.h"
 #include "target/taps.h"
 
 namespace dflash::target {
+namespace {
+
+at::Tensor normed(const at::Tensor& x_RD, const at::Tensor& weight_D, double eps) {
+  const profile::Range range("target", "norms", [&] {
+    return profile::Work{.bytes = 8.0 * static_cast<double>(x_RD.numel())};
+  });
+  return nn::rms_norm(x_RD, weight_D, eps);
+}
+
+}  // namespace
 
 TransformerTarget::TransformerTarget(const TransformerConfig& config,
                                      std::shared_ptr<const Weights> weights, nn::Compute compute)
@@ -55,6 +66,7 @@ std::unique_ptr<State> TransformerTarget::new_state() const {
 Hidden TransformerTarget::forward(const Rows& rows, const ForwardOptions& options) const {
   const c10::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView plain;  // a third of an operator's cost is autograd's
+  const profile::Range whole("target", "pass, the rest");
   const int64_t num_rows = rows.ids_R.dim() == 1 ? rows.ids_R.size(0) : -1;
   nn::expect_shape(rows.ids_R, {num_rows}, "ids_R");
   nn::expect_shape(rows.pos_R, {num_rows}, "pos_R");
@@ -66,8 +78,8 @@ Hidden TransformerTarget::forward(const Rows& rows, const ForwardOptions& option
   taps.take(-1, h_RD);
   for (int64_t layer = 0; layer < model_.num_layers; ++layer) {
     const Block& block = blocks_[static_cast<size_t>(layer)];
-    block.mixer->add_to(nn::rms_norm(h_RD, block.input_norm_D, model_.rms_norm_eps), pass, h_RD);
-    block.mlp->add_to(nn::rms_norm(h_RD, block.post_norm_D, model_.rms_norm_eps), h_RD);
+    block.mixer->add_to(normed(h_RD, block.input_norm_D, model_.rms_norm_eps), pass, h_RD);
+    block.mlp->add_to(normed(h_RD, block.post_norm_D, model_.rms_norm_eps), h_RD);
     taps.take(layer, h_RD);
   }
   return {.last_RD = h_RD, .taps_RF = taps.taps_RF()};
@@ -77,7 +89,7 @@ at::Tensor TransformerTarget::final_norm(const at::Tensor& last_RD) const {
   const c10::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView plain;
   nn::expect_shape(last_RD, {-1, model_.hidden_size}, "last_RD");
-  return nn::rms_norm(last_RD, norm_D_, model_.rms_norm_eps);
+  return normed(last_RD, norm_D_, model_.rms_norm_eps);
 }
 
 std::vector<std::pair<std::string, at::Tensor>> TransformerTarget::layer_weights(

@@ -7,6 +7,7 @@
 #include <ATen/ops/mm.h>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "base/timer.h"
 #include "nn/gemm_bf16.h"
 #include "train/kernels/rows.h"
@@ -32,6 +33,13 @@ double sum_squares(const at::Tensor& tensor) {
   double sum = 0.0;
   for (const double part : sums) sum += part;
   return sum;
+}
+
+/// Gram matrix, its polynomial and the product with it, every step.
+profile::Work newton_schulz_work(const at::Tensor& matrix_OI, int64_t steps) {
+  const auto least = static_cast<double>(std::min(matrix_OI.size(0), matrix_OI.size(1)));
+  const auto most = static_cast<double>(std::max(matrix_OI.size(0), matrix_OI.size(1)));
+  return {.operations = static_cast<double>(steps) * 2 * least * least * (2 * most + least)};
 }
 
 }  // namespace
@@ -61,6 +69,8 @@ OptimizerKind parse_optimizer(std::string_view name) {
 
 at::Tensor orthogonalise(const at::Tensor& matrix_OI, int64_t steps, nn::Compute compute) {
   const bool tall = matrix_OI.size(0) > matrix_OI.size(1);
+  const profile::Range range("optimizer", "orthogonalisation",
+                             [&] { return newton_schulz_work(matrix_OI, steps); });
   const auto type = compute == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat;
   const double norm = std::sqrt(sum_squares(matrix_OI));
   at::Tensor x = (matrix_OI / (norm + 1e-7)).to(type);
@@ -100,7 +110,9 @@ UpdateResult Optimizer::update(double divisor, double rate_factor) {
   const c10::NoGradGuard guard;
   DF_ASSERT(divisor > 0, "divisor={}", divisor);
   UpdateResult result;
+  profile::Range part("optimizer", "norm of the gradient");
   result.grad_norm = gradient_norm(divisor);
+  part.next("matrices, the rest");
   if (!std::isfinite(result.grad_norm)) return result;
   const bool clips = options_.clip_norm > 0 && result.grad_norm > options_.clip_norm;
   const double factor = (clips ? options_.clip_norm / result.grad_norm : 1.0) / divisor;
@@ -113,7 +125,16 @@ UpdateResult Optimizer::update(double divisor, double rate_factor) {
     }
     if (slot.matrix && !by_tiles) update_muon(slot, factor, muon_rate, result);
   }
+  part.next("orthogonalisation by tiles, all of Muon", [&] {
+    profile::Work work;
+    for (const Slot& slot : slots_) {
+      if (!slot.matrix || !by_tiles) continue;
+      work.operations += newton_schulz_work(slot.parameter, options_.muon_steps).operations;
+    }
+    return work;
+  });
   if (by_tiles) update_muon_tiles(factor, muon_rate, result);
+  part.next("AdamW");
   update_adamw(factor, options_.lr * rate_factor);
   result.applied = true;
   return result;

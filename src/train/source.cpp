@@ -3,6 +3,7 @@
 #include <ATen/ops/full.h>
 
 #include "base/error.h"
+#include "base/profile.h"
 #include "nn/compute.h"
 
 namespace dflash::train {
@@ -76,6 +77,9 @@ class FileSource : public FeatureSource {
     row.argmax.insert(row.argmax.end(), length, 0);
   }
   static void copy(std::span<const std::byte> from, const at::Tensor& to, int64_t document) {
+    const profile::Range range("features", "read", [&] {
+      return profile::Work{.bytes = 2.0 * static_cast<double>(to.nbytes())};
+    });
     if (from.size() < to.nbytes()) {
       fail("features of document {}: expected {} bytes, got {}", document, to.nbytes(),
            from.size());

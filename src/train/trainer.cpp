@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/profile.h"
 #include "base/timer.h"
 #include "draft/zlab.h"
 #include "nn/compute.h"
@@ -32,6 +33,12 @@ class PhaseClock {
 
 int64_t grid_steps(const TrainOptions& options, const RowStream& stream) {
   return options.total_steps > 0 ? options.total_steps : stream.count_steps(options.epochs);
+}
+
+/// Scores of the trained slots and the gradient of their rows.
+profile::Work loss_work(const Vocabulary& vocabulary, int64_t slots) {
+  return {.operations = 4.0 * static_cast<double>(slots * vocabulary.size()) *
+                        static_cast<double>(vocabulary.hidden_size())};
 }
 
 /// Weight of every trained slot, [M].
@@ -201,10 +208,12 @@ void Trainer::run_pass(const FeatureRow& row, const at::Tensor& taps_TF, const P
   const int64_t width = vocabulary_.hidden_size();
   std::vector<uint8_t> correct_NK(pass.supervised_NK.size(), 0);
   if (pass.slot_M.numel() > 0) {
+    profile::Range part("training", "forward, the rest");
     const c10::AutoGradMode live(true);
     const auto context = parts_.drafter->context(taps_TF, at::tensor(row.pos, at::kLong));
     const at::Tensor hidden_NKD = parts_.drafter->forward(context, pass.blocks, embed(pass.blocks));
     sums.clock.add(sums.seconds.forward);
+    part.next("loss", [&] { return loss_work(vocabulary_, pass.slot_M.numel()); });
 
     LossRows rows;
     rows.hidden_MD = hidden_NKD.detach().view({-1, width}).index_select(0, pass.slot_M);
@@ -226,6 +235,7 @@ void Trainer::run_pass(const FeatureRow& row, const at::Tensor& taps_TF, const P
     at::Tensor grad_NKD = at::zeros({hidden_NKD.numel() / width, width}, at::kFloat);
     grad_NKD.index_copy_(0, pass.slot_M, losses.grad_MD * weight_M.unsqueeze(-1));
     sums.clock.add(sums.seconds.loss);
+    part.next("backward, the rest");
 
     hidden_NKD.backward(grad_NKD.view_as(hidden_NKD));
     sums.clock.add(sums.seconds.backward);
@@ -235,6 +245,7 @@ void Trainer::run_pass(const FeatureRow& row, const at::Tensor& taps_TF, const P
 }
 
 void Trainer::take_row(const RowStream::Row& planned, Sums& sums) {
+  profile::Range part("training", "gather");
   FeatureRow row = parts_.source.row(planned.pieces);
   quarantine(row, sums);
   at::Tensor taps_TF =
@@ -275,11 +286,13 @@ StepMetrics Trainer::step() {
   const Dealing dealing{.world = comm().world(), .turn = step_, .block_size = block_size};
   const auto hands = deal_rows(rows, dealing);
   for (const RowStream::Row& row : hands[comm().rank()]) take_row(row, sums);
+  profile::Range part("training", "sums over ranks");
   sum_over_ranks(sums);
   judge_documents(rows, sums);
   const bool finite = sums.weight > 0 && std::isfinite(sums.loss);
   if (finite) sum_gradients(comm(), parts_.drafter->parameters());
   sums.clock.add(sums.seconds.reduce);
+  part.next("update, the rest");
   StepMetrics out;
   out.rate_factor = schedule_.factor(step_);
   out.applied = false;
