@@ -11,6 +11,7 @@
 #include "io/gguf_blocks.h"
 #include "jobs/drafter_sizes.h"
 #include "nn/compute.h"
+#include "nn/gemm_bf16.h"
 #include "nn/packed.h"
 #include "target/load.h"
 #include "target/transformer_weights.h"
@@ -191,6 +192,7 @@ plan::StepShape step_shape(const StepRequest& request, const plan::DrafterShape&
   step.live_target = !request.stored_features;
   step.soft_loss = train.loss.needs_teacher();
   step.head_tiles = train::VocabularyTiles::supported(drafter.hidden_size);
+  step.tile_products = nn::tile_products_supported(request.compute);
   step.threads = nn::num_threads();
   if (request.options.dataset.empty()) {
     assume_documents(train, request.document_tokens, step);

@@ -56,8 +56,8 @@ void Planner::weights() {
        d_.reduced_vocab ? 2 * own * width() : 0});
   add({"weights", "drafter", "parameters x 4 (f32 masters)", d_.parameters() * kF32, kStep});
   add({"weights", "drafter, as the products read them",
-       "matrices x 2 (bf16), kept for the backward", bf16() ? d_.matrices() * kBF16 : 0,
-       kLoss | kBackward});
+       "matrices x 2 (bf16), kept for the backward",
+       bf16() && !s_.tile_products ? d_.matrices() * kBF16 : 0, kLoss | kBackward});
   add({"mapped files", "target's weights as stored", "bytes of the file", t_.file_bytes, kAlways,
        /*reclaimable=*/true});
 }
@@ -81,7 +81,7 @@ void Planner::features() {
   const int64_t stored = s_.live_target || !bf16() ? kF32 : kBF16;
   add({"features", "taps of a row", "tokens x taps x hidden x width", tokens * f * stored, kStep});
   add({"features", "taps as fc reads them", "the same x 2, kept for the backward",
-       bf16() && stored == kF32 ? tokens * f * kBF16 : 0, kLoss | kBackward});
+       bf16() && (stored == kF32 || s_.tile_products) ? tokens * f * kBF16 : 0, kLoss | kBackward});
   const bool last = s_.live_target || s_.soft_loss;
   add({"features", "last hidden state of a row", "tokens x hidden x 4",
        last ? tokens * t_.hidden_size * kF32 : 0, kStep});

@@ -55,9 +55,10 @@ struct StepShape {
   int64_t mapped_tokens = 0;   // tokens whose stored features a run touches
   Precision precision = Precision::kBF16;
   Optimizer optimizer = Optimizer::kMuon;
-  bool live_target = true;  // the target runs in the same process, else features are stored
-  bool soft_loss = false;   // needs the target's last hidden state and its distribution
-  bool head_tiles = true;   // the loss packs the head for AMX (bf16 only)
+  bool live_target = true;    // the target runs in the same process, else features are stored
+  bool soft_loss = false;     // needs the target's last hidden state and its distribution
+  bool head_tiles = true;     // the loss packs the head for AMX (bf16 only)
+  bool tile_products = true;  // products read the live weights in bf16 tiles; else rounded copies
   int64_t threads = 1;
 
   int64_t weight_bytes() const { return precision == Precision::kBF16 ? 2 : 4; }
