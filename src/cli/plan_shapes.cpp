@@ -85,7 +85,7 @@ void look_at_dataset(const jobs::TrainingOptions& options, plan::StepShape& step
   const int64_t steps = asked > 0 ? std::min(asked, epoch) : epoch;
   step.dataset_tokens = dataset.num_tokens();
   step.row_tokens = step.pass_anchors = 0;
-  int64_t tokens = 0, anchors = 0, passes = 0;
+  int64_t tokens = 0, anchors = 0, passes = 0, pieces = 0;
   for (int64_t i = 0; i < steps; ++i) {
     for (const auto& row : stream.next_step()) {
       int64_t of_row = 0;
@@ -97,6 +97,7 @@ void look_at_dataset(const jobs::TrainingOptions& options, plan::StepShape& step
       step.pass_anchors =
           std::max(step.pass_anchors, std::min(row.anchors, options.train.anchors_per_pass));
       tokens += of_row;
+      pieces += static_cast<int64_t>(row.pieces.size());
       anchors += row.anchors;
       passes += (row.anchors + options.train.anchors_per_pass - 1) / options.train.anchors_per_pass;
     }
@@ -104,7 +105,9 @@ void look_at_dataset(const jobs::TrainingOptions& options, plan::StepShape& step
   step.step_tokens = tokens / steps;
   step.step_anchors = anchors / steps;
   step.step_passes = (passes + steps - 1) / steps;
-  step.mapped_tokens = asked > epoch || asked == 0 ? dataset.num_tokens() : tokens;
+  const bool whole = asked > epoch || asked == 0;
+  step.mapped_tokens = whole ? dataset.num_tokens() : tokens;
+  step.mapped_pieces = whole ? 1 : pieces;
 }
 
 /// Rows full of documents of one length, every token a legal anchor.
@@ -122,6 +125,7 @@ void assume_documents(const train::TrainOptions& options, int64_t document_token
   step.step_tokens = rows * step.row_tokens;
   step.step_anchors = rows * row_anchors;
   step.mapped_tokens = step.step_tokens;
+  step.mapped_pieces = rows * step.row_documents;
 }
 
 }  // namespace

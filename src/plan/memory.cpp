@@ -9,7 +9,9 @@ constexpr int64_t kF32 = 4, kBF16 = 2;
 constexpr int64_t kChunkRows = 256;  // logits at once, where there are no tiles (vocabulary.cpp)
 /// The one term that is measured, not counted: what a training process takes beside the tensors
 /// listed here, the same for one layer and for five (bench/plan_memory.py, docs/LOG.md).
-constexpr int64_t kAtWork = 130'000'000;
+constexpr int64_t kAtWork = 100'000'000;
+/// What the kernel maps around a place of a file that is read: one large folio.
+constexpr int64_t kMappedAround = int64_t{2} << 20;
 constexpr int64_t kIdsAtOnce = 4096;  // head rows widened at a time (vocabulary.cpp)
 
 /// Collects the terms of one run.
@@ -86,8 +88,10 @@ void Planner::features() {
   add({"features", "last hidden state of a row", "tokens x hidden x 4",
        last ? tokens * t_.hidden_size * kF32 : 0, kStep});
   const int64_t a_token = kBF16 * (f + (s_.soft_loss ? t_.hidden_size : 0)) + kF32;
-  add({"mapped files", "stored features", "tokens read x (taps x hidden x 2 + 4)",
-       s_.live_target ? 0 : s_.mapped_tokens * a_token, kStep, /*reclaimable=*/true});
+  const int64_t around = s_.mapped_tokens * a_token + s_.mapped_pieces * kMappedAround;
+  const int64_t all = std::max(s_.dataset_tokens, s_.mapped_tokens) * a_token;
+  add({"mapped files", "stored features", "tokens read x (taps x hidden x 2 + 4), 2 MiB a document",
+       s_.live_target ? 0 : std::min(around, all), kStep, /*reclaimable=*/true});
   add({"dataset", "ids, mask, offsets", "tokens of the dataset x 9", s_.dataset_tokens * 9, kStep});
 }
 

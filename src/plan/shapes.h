@@ -53,6 +53,7 @@ struct StepShape {
   int64_t step_passes = 1;
   int64_t dataset_tokens = 0;  // 0: unknown
   int64_t mapped_tokens = 0;   // tokens whose stored features a run touches
+  int64_t mapped_pieces = 0;   // in so many places of the files
   Precision precision = Precision::kBF16;
   Optimizer optimizer = Optimizer::kMuon;
   bool live_target = true;    // the target runs in the same process, else features are stored
