@@ -30,7 +30,8 @@ def training(build, short):
         rows["growth"] = call([build / "train_bench", "compute=bf16", "draft_vocab=8192",
                                "growth=1", "steps=4"])
         rows["muon, 256 anchors"] = call([build / "train_bench", "compute=bf16", "optimizer=muon",
-                                          "anchors=256"])
+                                          "layers=5", "block=16", "tokens=1024", "anchors=256",
+                                          "steps=5"])
     return rows
 
 

@@ -40,7 +40,7 @@ double head_operations(const DrafterShape& drafter, int64_t slots);
 double target_operations(const TargetShape& target, int64_t tokens, double context);
 
 /// Muon's orthogonalisation of every matrix, `steps` Newton-Schulz iterations.
-double muon_operations(const DrafterShape& drafter, int64_t steps = 5);
+double muon_operations(const DrafterShape& drafter, int64_t steps = 4);
 /// Bytes that an update reads and writes: weights, gradients and moments.
 double update_bytes(const DrafterShape& drafter, Optimizer optimizer);
 

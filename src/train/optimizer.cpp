@@ -67,18 +67,19 @@ OptimizerKind parse_optimizer(std::string_view name) {
   fail("optimizer: {}: expected muon or adamw", name);
 }
 
-at::Tensor orthogonalise(const at::Tensor& matrix_OI, int64_t steps, nn::Compute compute) {
+at::Tensor orthogonalise(const at::Tensor& matrix_OI, std::span<const Quintic> iterations,
+                         nn::Compute compute) {
   const bool tall = matrix_OI.size(0) > matrix_OI.size(1);
   const profile::Range range("optimizer", "orthogonalisation",
-                             [&] { return newton_schulz_work(matrix_OI, steps); });
+                             [&] { return newton_schulz_work(matrix_OI, std::ssize(iterations)); });
   const auto type = compute == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat;
   const double norm = std::sqrt(sum_squares(matrix_OI));
   at::Tensor x = (matrix_OI / (norm + 1e-7)).to(type);
   if (tall) x = x.t().contiguous();  // the short side squared is what the iteration multiplies
-  for (int64_t i = 0; i < steps; ++i) {
+  for (const auto& [a, b, c] : iterations) {
     const at::Tensor gram = at::mm(x, x.t());
-    const at::Tensor poly = at::addmm(gram, gram, gram, kB, kC);
-    x = at::addmm(x, poly, x, kA, 1.0);
+    const at::Tensor poly = at::addmm(gram, gram, gram, b, c);
+    x = at::addmm(x, poly, x, a, 1.0);
   }
   if (tall) x = x.t();
   return x.to(at::kFloat);
@@ -147,7 +148,7 @@ void Optimizer::update_muon(Slot& slot, double factor, double rate, UpdateResult
   // Nesterov's direction over `momentum`, since only its direction counts.
   const at::Tensor direction = at::add(slot.first, gradient, (1.0 - momentum) * factor / momentum);
   const Timer timer;
-  const at::Tensor step = orthogonalise(direction, options_.muon_steps, compute_);
+  const at::Tensor step = orthogonalise(direction, quintics(options_.muon_steps), compute_);
   result.orthogonalise_seconds += timer.seconds();
   move_along(slot, step, rate);
 }
@@ -169,7 +170,8 @@ double Optimizer::update_matrix(Slot& slot, double factor, double rate) const {
        .factor = static_cast<float>((1.0 - options_.muon_momentum) * factor)},
       direction.mutable_data_ptr<float>());
   const Timer timer;
-  const at::Tensor step = orthogonalise_tiles(direction, std::sqrt(squares), options_.muon_steps);
+  const at::Tensor step =
+      orthogonalise_tiles(direction, std::sqrt(squares), quintics(options_.muon_steps));
   const double seconds = timer.seconds();
   move_along(slot, step, rate);
   return seconds;

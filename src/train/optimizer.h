@@ -8,11 +8,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "nn/compute.h"
+#include "train/newton_schulz.h"
 
 namespace dflash::train {
 
@@ -27,7 +29,7 @@ struct OptimizerOptions {
   double weight_decay = 0.0;    // decoupled, both optimizers
   double muon_lr = 0.02;        // peak rate of Muon; update scaled by sqrt(max(1, rows / columns))
   double muon_momentum = 0.95;  // Nesterov
-  int64_t muon_steps = 5;       // Newton-Schulz iterations
+  int64_t muon_steps = 4;       // Newton-Schulz iterations: 4 or 5 (newton_schulz.h)
   double clip_norm = 1.0;       // global gradient norm; 0: no clipping
 
   Json to_json() const;
@@ -36,9 +38,10 @@ struct OptimizerOptions {
 std::string_view optimizer_name(OptimizerKind kind);
 OptimizerKind parse_optimizer(std::string_view name);
 
-/// Orthogonal factor of a matrix by the quintic Newton-Schulz iteration (singular values end in
+/// Orthogonal factor of a matrix by quintic Newton-Schulz iterations (singular values end in
 /// 0.7 .. 1.2), products in `compute`. Returns f32.
-at::Tensor orthogonalise(const at::Tensor& matrix_OI, int64_t steps, nn::Compute compute);
+at::Tensor orthogonalise(const at::Tensor& matrix_OI, std::span<const Quintic> iterations,
+                         nn::Compute compute);
 
 struct UpdateResult {
   double grad_norm = 0.0;  // before clipping, after division

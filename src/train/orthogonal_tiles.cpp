@@ -14,7 +14,7 @@ namespace {
 using nn::Into;
 using nn::TileOperand;
 
-constexpr int64_t kStepsAtOnce = 2;  // between looks at the long side
+constexpr size_t kStepsAtOnce = 2;  // between looks at the long side
 
 at::Tensor square_like(const at::Tensor& gram_MM) {
   return at::empty(gram_MM.sizes(), at::kFloat);
@@ -36,24 +36,25 @@ at::Tensor gram_of(const at::Tensor& x_OI, double scale) {
 }
 
 /// a I + b G + c G^2.
-at::Tensor polynomial(const at::Tensor& gram, const at::Tensor& square) {
+at::Tensor polynomial(const Quintic& quintic, const at::Tensor& gram, const at::Tensor& square) {
   at::Tensor w = square_like(gram);
   const int64_t size = gram.size(0);
   const float *g = gram.const_data_ptr<float>(), *s = square.const_data_ptr<float>();
   float* out = w.mutable_data_ptr<float>();
-  constexpr auto kB32 = static_cast<float>(kB), kC32 = static_cast<float>(kC);
-  for (int64_t i = 0; i < size * size; ++i) out[i] = kB32 * g[i] + kC32 * s[i];
-  for (int64_t i = 0; i < size; ++i) out[i * (size + 1)] += static_cast<float>(kA);
+  const auto b = static_cast<float>(quintic.b), c = static_cast<float>(quintic.c);
+  for (int64_t i = 0; i < size * size; ++i) out[i] = b * g[i] + c * s[i];
+  for (int64_t i = 0; i < size; ++i) out[i * (size + 1)] += static_cast<float>(quintic.a);
   return w;
 }
 
-/// The product of the polynomials of `steps` iterations that begin with this Gram matrix.
-at::Tensor factor_of(at::Tensor gram, int64_t steps) {
+/// The product of the polynomials of iterations that begin with this Gram matrix.
+at::Tensor factor_of(at::Tensor gram, std::span<const Quintic> iterations) {
   at::Tensor q;
-  for (int64_t i = 0; i < steps; ++i) {
+  for (size_t i = 0; i < iterations.size(); ++i) {
     const TileOperand gram_right = nn::right_operand(gram);
-    const at::Tensor w = polynomial(gram, symmetric(nn::left_operand(gram), gram_right));
-    const bool last = i + 1 == steps;
+    const at::Tensor w =
+        polynomial(iterations[i], gram, symmetric(nn::left_operand(gram), gram_right));
+    const bool last = i + 1 == iterations.size();
     if (last && i == 0) return w;
     const TileOperand w_left = nn::left_operand(w);
     q = i == 0 ? w : symmetric(w_left, nn::right_operand(q));
@@ -74,16 +75,17 @@ at::Tensor apply(const at::Tensor& q_MM, const at::Tensor& x_OI) {
 
 }  // namespace
 
-at::Tensor orthogonalise_tiles(const at::Tensor& matrix_OI, double norm, int64_t steps) {
+at::Tensor orthogonalise_tiles(const at::Tensor& matrix_OI, double norm,
+                               std::span<const Quintic> iterations) {
   at::Tensor x = matrix_OI;
   double scale = 1.0 / (norm + 1e-7);  // of x, on its way into the first factor
-  for (int64_t done = 0; done < steps;) {
-    const int64_t count = std::min(kStepsAtOnce, steps - done);
-    at::Tensor q = factor_of(gram_of(x, scale * scale), count);
+  while (!iterations.empty()) {
+    const size_t count = std::min(kStepsAtOnce, iterations.size());
+    at::Tensor q = factor_of(gram_of(x, scale * scale), iterations.first(count));
     if (scale != 1.0) q.mul_(scale);
     x = apply(q, x);
     scale = 1.0;
-    done += count;
+    iterations = iterations.subspan(count);
   }
   return x;
 }

@@ -7,12 +7,15 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
+#include <span>
+
+#include "train/newton_schulz.h"
 
 namespace dflash::train {
 
-/// Orthogonal factor of matrix_OI f32, by `steps` iterations. One thread inside a parallel region,
+/// Orthogonal factor of matrix_OI f32, by `iterations`. One thread inside a parallel region,
 /// all of them outside; the same bits either way. `norm`: Frobenius norm of the matrix.
-at::Tensor orthogonalise_tiles(const at::Tensor& matrix_OI, double norm, int64_t steps);
+at::Tensor orthogonalise_tiles(const at::Tensor& matrix_OI, double norm,
+                               std::span<const Quintic> iterations);
 
 }  // namespace dflash::train

@@ -40,6 +40,7 @@ struct GoldenRun {
     head.num_ids = toy::kVocab;
     TrainOptions options;
     options.optimizer.kind = kind;
+    options.optimizer.muon_steps = 5;  // the iterations of the reference
     options.optimizer.lr = 3e-3;
     options.anchors_per_document = options.anchors_per_step = options.anchors_per_pass = 1000;
     options.total_steps = 10;

@@ -75,6 +75,7 @@ struct ReferenceRun {
     TrainOptions options;
     options.loss.labels = LabelSource::kDataToken;
     options.optimizer.kind = kind;
+    options.optimizer.muon_steps = 5;  // the iterations of the reference
     options.optimizer.lr = 6e-3;
     options.anchors_per_document = options.anchors_per_step = options.anchors_per_pass = 1000;
     options.total_steps = 1'000'000'000'000'000;
