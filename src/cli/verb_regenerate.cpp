@@ -44,8 +44,7 @@ int run_regenerate(int argc, char** argv) {
   const auto model = target.load();
   const auto file = jobs::read_prompts(prompts_path, limit);
   auto report = jobs::regenerate(model, file.prompts, options);
-  if (file.cut_off > 0) report.skipped["cut off at the end of the file"] = file.cut_off;
-  if (file.repeated > 0) report.skipped["said before in the file"] = file.repeated;
+  report.skip(file.left_out);
   finish_job(parser, out, report, json);
   return 0;
 }

@@ -9,18 +9,6 @@
 
 namespace dflash::data {
 
-void PrepareReport::drop(const std::string& reason, const std::string& where,
-                         const std::string& detail) {
-  Drop& drop = drops_[reason];
-  if (++drop.count == 1) drop.first = detail.empty() ? where : where + ": " + detail;
-}
-
-int64_t PrepareReport::dropped() const {
-  int64_t total = 0;
-  for (const auto& [reason, drop] : drops_) total += drop.count;
-  return total;
-}
-
 double PrepareReport::supervised_share() const {
   return tokens == 0 ? 0.0 : static_cast<double>(supervised) / static_cast<double>(tokens);
 }
@@ -42,7 +30,7 @@ std::string PrepareReport::text() const {
   if (answers_cut > 0)
     out += fmt::format(kLine, "  documents whose last answer has no end", answers_cut, "");
   out += fmt::format(kLine, "dropped", dropped(), drops_.empty() ? "" : "first at");
-  std::vector<std::pair<std::string, Drop>> sorted(drops_.begin(), drops_.end());
+  std::vector<std::pair<std::string, Drop>> sorted(drops().begin(), drops().end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second.count > b.second.count; });
   for (const auto& [reason, drop] : sorted) {
@@ -54,7 +42,7 @@ std::string PrepareReport::text() const {
 
 Json PrepareReport::to_json() const {
   Json drops = Json::object();
-  for (const auto& [reason, drop] : drops_) {
+  for (const auto& [reason, drop] : this->drops()) {
     drops[reason] = {{"count", drop.count}, {"first", drop.first}};
   }
   return {{"rows", rows},

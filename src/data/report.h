@@ -7,15 +7,13 @@
 #include <vector>
 
 #include "base/json.h"
+#include "data/drops.h"
 
 namespace dflash::data {
 
 class PrepareReport {
  public:
-  struct Drop {
-    int64_t count = 0;
-    std::string first;  // where it was met first: "file:line" and the detail
-  };
+  using Drop = Drops::Drop;
 
   int64_t rows = 0;       // records read, broken lines included; a .txt file is one
   int64_t pieces = 0;     // more documents that long plain text was cut into
@@ -27,9 +25,11 @@ class PrepareReport {
   int64_t answers_cut = 0;             // kept documents whose last answer has no end token
   std::vector<std::string> warnings;
 
-  void drop(const std::string& reason, const std::string& where, const std::string& detail);
-  const std::map<std::string, Drop>& drops() const { return drops_; }
-  int64_t dropped() const;
+  void drop(const std::string& reason, const std::string& where, const std::string& detail) {
+    drops_.add(reason, where, detail);
+  }
+  const std::map<std::string, Drop>& drops() const { return drops_.by_reason(); }
+  int64_t dropped() const { return drops_.total(); }
   /// Supervised tokens / tokens; 0 when there are none.
   double supervised_share() const;
 
@@ -37,7 +37,7 @@ class PrepareReport {
   Json to_json() const;
 
  private:
-  std::map<std::string, Drop> drops_;
+  Drops drops_;
 };
 
 }  // namespace dflash::data

@@ -381,20 +381,16 @@ std::variant<text::Message, Rejected> parse_message(const OrderedJson& turn) {
   return message;
 }
 
-Row parse_prompt(const OrderedJson& record) {
+ParsedRow parse_prompt(const OrderedJson& record) {
   ParsedRow parsed = with_id(record);
-  const auto* rejected = std::get_if<Rejected>(&parsed);
-  const Row* row = std::get_if<Row>(&parsed);
-  if (row && row->kind == Row::Kind::kChat) {
-    Messages& messages = std::get<Row>(parsed).conversation.messages;
-    if (messages.back().role == "assistant") messages.pop_back();
-    return std::get<Row>(std::move(parsed));
+  Row* row = std::get_if<Row>(&parsed);
+  if (row == nullptr) return parsed;
+  if (row->kind != Row::Kind::kChat) {
+    return Rejected{"a text or ids, expected a prompt or messages", ""};
   }
-  const std::string detail = rejected && !rejected->detail.empty() ? ": " + rejected->detail : "";
-  fail(
-      "{}{}\n  hint: a line is {{\"prompt\": \"...\"}} or "
-      "{{\"messages\": [{{\"role\": \"user\", \"content\": \"...\"}}]}}",
-      rejected ? rejected->reason : "a text or ids, expected a prompt or messages", detail);
+  Messages& messages = row->conversation.messages;
+  if (messages.back().role == "assistant") messages.pop_back();
+  return parsed;
 }
 
 }  // namespace dflash::data

@@ -42,8 +42,7 @@ ParsedRow parse_row(const OrderedJson& record);
 std::variant<text::Message, Rejected> parse_message(const OrderedJson& turn);
 
 /// The same as a question: a conversation that ends with the user's or a tool's message. An answer
-/// at its end is left out, the target writes its own. Error: why it is none, with a hint but
-/// without file and line.
-Row parse_prompt(const OrderedJson& record);
+/// at its end is left out, the target writes its own.
+ParsedRow parse_prompt(const OrderedJson& record);
 
 }  // namespace dflash::data

@@ -172,23 +172,25 @@ Report evaluate(const target::Target& target, const text::Tokenizer& tokenizer,
                 const text::ChatTemplate& chat, const std::vector<Drafter>& drafters,
                 const TaskSet& tasks, const EvalOptions& options) {
   std::vector<EncodedTask> encoded;
-  std::map<std::string, int64_t> refused;
+  data::Drops refused;
   for (const Task& task : tasks.tasks) {
     auto prompt = text::encode_whole_prompt(tokenizer, chat, task.conversation);
     if (prompt.refused.empty()) {
       encoded.push_back({task.id, std::move(prompt.ids)});
       continue;
     }
-    refused[prompt.refused] += 1;
-    log_warning("eval: {}: left out, {}", task.id, prompt.why());
+    refused.add(prompt.refused, task.id, prompt.detail);
   }
+  refused.warn("tasks");
   if (encoded.empty()) {
     fail("eval: {}: none of the {} tasks can be asked: {}", tasks.name, tasks.tasks.size(),
-         refused.empty() ? "there are none" : refused.begin()->first);
+         refused.empty() ? "there are none" : refused.by_reason().begin()->first);
   }
   Report report =
       evaluate_ids(target, drafters, tasks.name, encoded, tokenizer.stop_ids(), options);
-  report.refused = std::move(refused);
+  for (const data::Drops* drops : {&tasks.left_out, &std::as_const(refused)}) {
+    for (const auto& [reason, drop] : drops->by_reason()) report.refused[reason] += drop.count;
+  }
   return report;
 }
 

@@ -2,11 +2,8 @@
 
 #include <map>
 
-#include "base/error.h"
-#include "base/log.h"
-#include "data/rows.h"
+#include "data/questions.h"
 #include "io/fingerprint.h"
-#include "io/records.h"
 
 namespace dflash::jobs {
 namespace {
@@ -24,48 +21,25 @@ std::string prompt_id(const data::Row& row) {
   return hash.hex();
 }
 
-std::string kind_of(const OrderedJson& record) {
-  const OrderedJson* kind = data::field(record, "kind");
-  if (!kind) return "";
-  if (!kind->is_string()) fail("kind: expected text, got {}", kind->type_name());
-  return kind->get<std::string>();
-}
-
 }  // namespace
 
 PromptFile read_prompts(const std::filesystem::path& path, int64_t limit) {
   PromptFile file;
-  auto& prompts = file.prompts;
   std::map<std::string, std::string> places;  // in the file, of the ids
-  const auto counts = io::read_records(path, {}, [&](const auto& place, const auto& record) {
-    if (limit > 0 && static_cast<int64_t>(prompts.size()) >= limit) return;
-    const std::string where = place.str();
-    bool given = false;  // its id, not hashed
-    try {
-      data::Row row = data::parse_prompt(record);
-      given = !row.id.empty();
-      prompts.push_back({prompt_id(row), kind_of(record), std::move(row.conversation), where});
-    } catch (const std::exception& e) {
-      fail("not a prompt: {}: {}", where, e.what());
-    }
-    const auto [first, fresh] = places.emplace(prompts.back().id, place.in_file());
-    if (fresh) return;
-    if (given) {
-      fail("two prompts with one id: {}: {} is the id of {} too", where, first->first,
-           first->second);
-    }
-    prompts.pop_back();
-    file.repeated += 1;
-  });
-  if (prompts.empty()) fail("no prompt in {}", path.string());
-  if (file.repeated > 0) {
-    log_warning("{}: {} prompt{} said before in the file and left out", path.string(),
-                file.repeated, file.repeated == 1 ? " is" : "s are");
-  }
-  if (!counts.cut_off.empty()) {
-    file.cut_off = 1;
-    log_warning("{}: {}; it is left out; is the file whole?", path.string(), counts.cut_off);
-  }
+  const auto take = [&](data::Row&& row, const OrderedJson& record,
+                        const io::RecordPlace& place) -> std::optional<data::Rejected> {
+    const OrderedJson* kind = data::field(record, "kind");
+    if (kind && !kind->is_string()) return data::Rejected{"kind is not text", kind->type_name()};
+    const std::string id = prompt_id(row);
+    const auto [first, fresh] = places.emplace(id, place.in_file());
+    if (!fresh && row.id.empty()) return data::Rejected{"said before in the file", first->second};
+    // Raw ShareGPT has such records. Answers are known by their id, so the first alone can have it.
+    if (!fresh) return data::Rejected{"the id of an earlier record", id + ", " + first->second};
+    file.prompts.push_back({id, kind ? kind->get<std::string>() : std::string(),
+                            std::move(row.conversation), place.str()});
+    return std::nullopt;
+  };
+  file.left_out = data::read_questions(path, limit, take);
   return file;
 }
 

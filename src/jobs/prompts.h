@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/drops.h"
 #include "jobs/model.h"
 #include "text/chat.h"
 #include "text/prompt.h"
@@ -22,11 +23,13 @@ struct Prompt {
 
 struct PromptFile {
   std::vector<Prompt> prompts;
-  int64_t cut_off = 0;   // 1: the file's end is torn; it is left out, with a warning
-  int64_t repeated = 0;  // prompts without an id that say what an earlier one said; left out
+  /// Records that are no prompt, cannot be read, or say what an earlier one said; counted with a
+  /// warning for each reason, which names the first.
+  data::Drops left_out;
 };
 
-/// Errors name the line or record; an id that is given twice is refused. `limit` 0: all.
+/// Error: not a single prompt, or damage behind which the next record cannot be told
+/// (io/records.h). `limit` 0: all.
 PromptFile read_prompts(const std::filesystem::path& path, int64_t limit = 0);
 
 using text::EncodedPrompt;

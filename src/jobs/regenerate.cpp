@@ -110,7 +110,7 @@ struct OpenWork {
   std::vector<Work> items;
   std::vector<decode::Request> requests;  // one an item
   int64_t there = 0;                      // answers asked for that are made
-  std::map<std::string, int64_t> skipped;
+  data::Drops skipped;
 };
 
 /// The seed of a sampled answer depends on its prompt's id alone, not on where in the file it
@@ -140,10 +140,9 @@ OpenWork open_work(const Model& model, const std::vector<Prompt>& prompts,
     encoded.push_back(encode_prompt(model, prompt));
     const EncodedPrompt& last = encoded.back();
     if (last.refused.empty()) continue;
-    open.skipped[last.refused] += 1;
-    log_warning("prompt {}: skipped, {}", prompt.where.empty() ? prompt.id : prompt.where,
-                last.why());
+    open.skipped.add(last.refused, prompt.where.empty() ? prompt.id : prompt.where, last.detail);
   }
+  open.skipped.warn("prompts");
   for (int64_t sample = 0; sample < options.samples; ++sample) {
     for (size_t i = 0; i < prompts.size(); ++i) {
       Work item{i, sample, prompts[i].id + "#" + std::to_string(sample)};
@@ -203,6 +202,10 @@ class AnswerFile {
 
 }  // namespace
 
+void RegenerateReport::skip(const data::Drops& drops) {
+  for (const auto& [reason, drop] : drops.by_reason()) skipped[reason] += drop.count;
+}
+
 int64_t RegenerateReport::num_skipped() const {
   int64_t sum = 0;
   for (const auto& [reason, count] : skipped) sum += count;
@@ -241,7 +244,8 @@ RegenerateReport regenerate(const Model& model, const std::vector<Prompt>& promp
   const OpenWork open = open_work(model, prompts, options, done);
   const auto& work = open.items;
   if (done.empty()) write_json(settings_path(options.out), settings);
-  RegenerateReport report{.resumed = open.there, .skipped = open.skipped};
+  RegenerateReport report{.resumed = open.there};
+  report.skip(open.skipped);
   AnswerFile file(options.out);
   Timer timer;
   const bool timed = options.max_seconds > 0;  // then the time ends it, not the number of prompts

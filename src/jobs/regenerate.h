@@ -31,10 +31,11 @@ struct RegenerateReport {
   int64_t answers = 0, resumed = 0;  // resumed: those asked for that the file had
   int64_t tokens = 0, cut_by_budget = 0;
   int64_t dropped = 0;  // answers that a signal broke off; they are made again from their beginning
-  std::map<std::string, int64_t> skipped = {};  // prompts that cannot be answered, by reason
+  std::map<std::string, int64_t> skipped = {};  // records without an answer, by reason
   double seconds = 0;
   bool stopped = false;  // by a signal or the time limit; the file is whole and can go on
 
+  void skip(const data::Drops& drops);
   int64_t num_skipped() const;
   /// One line for people.
   std::string text() const;

@@ -352,19 +352,19 @@ TEST(Rows, NullsOfArrowAreNoPartOfATool) {
             R"({"unit":null})");
 }
 
-std::string prompt_error(const std::string& json) {
-  try {
-    parse_prompt(OrderedJson::parse(json));
-  } catch (const Error& error) {
-    return error.what();
+Row prompt(const std::string& json) {
+  ParsedRow parsed = parse_prompt(OrderedJson::parse(json));
+  if (const auto* rejected = std::get_if<Rejected>(&parsed)) {
+    ADD_FAILURE() << json << ": " << rejected->reason;
+    return {};
   }
-  return "read";
+  return std::get<Row>(std::move(parsed));
 }
 
 TEST(Prompts, EndBeforeTheAnswer) {
   const auto roles = [](const std::string& json) {
     std::string out;
-    for (const auto& message : parse_prompt(OrderedJson::parse(json)).conversation.messages) {
+    for (const auto& message : prompt(json).conversation.messages) {
       out += message.role + " ";
     }
     return out;
@@ -381,17 +381,22 @@ TEST(Prompts, EndBeforeTheAnswer) {
             "user assistant tool ");
 }
 
-TEST(Prompts, WhatIsNoneIsSaidWithAHint) {
+TEST(Prompts, WhatIsNoneIsRejected) {
   for (const auto& [json, why] : std::map<std::string, std::string>{
-           {R"({"prompt":7})", "prompt: expected text, got number"},
-           {R"({"text":"t"})", "expected a prompt or messages"},
-           {R"({"prompt_ids":[1],"answer_ids":[2]})", "expected a prompt or messages"},
+           {R"({"prompt":7})", "prompt or response is not text"},
+           {R"({"text":"t"})", "a text or ids, expected a prompt or messages"},
+           {R"({"prompt_ids":[1],"answer_ids":[2]})",
+            "a text or ids, expected a prompt or messages"},
+           {R"({"prompt":""})", "empty question"},
            {R"({"messages":[]})", "empty conversation"},
-           {R"({"messages":[{"role":"user","content":"u","images":["x"]}]})", "no text: images"},
+           {R"({"messages":[{"role":"user","content":"u","images":["x"]}]})",
+            "something that is no text"},
            {R"({"prompt":"u","tools":7})", "tools that cannot be read"},
            {"[1]", "not a JSON object"}}) {
-    EXPECT_THAT(prompt_error(json),
-                testing::AllOf(testing::HasSubstr(why), testing::HasSubstr("hint: a line is")));
+    const ParsedRow parsed = parse_prompt(OrderedJson::parse(json));
+    const auto* rejected = std::get_if<Rejected>(&parsed);
+    ASSERT_NE(rejected, nullptr) << json;
+    EXPECT_EQ(rejected->reason, why) << json;
   }
 }
 
