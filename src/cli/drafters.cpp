@@ -77,7 +77,10 @@ void ProposerOptions::add(CLI::App& app) {
     help += fmt::format("\n{}: {}", name, meaning);
   }
   app.add_option("--proposer", kind, help)->check(CLI::IsMember(names));
-  app.add_option("--drafter", drafter, "drafter in any form (see import), or a run folder");
+  app.add_option(
+      "--drafter", drafter,
+      "drafter in any form (see import), or a run folder (empty: the bundled one, when the "
+      "target is its own)");
   app.add_option("--draft-tokens", max_proposals,
                  "drafts a pass at most (0: block size - 1; of a tree 15, or 7 without AMX)")
       ->check(integer_from(0, 4096));
@@ -126,8 +129,16 @@ void warn_of_more(const decode::Proposer& proposer, int64_t max_proposals) {
               proposer.max_proposals());
 }
 
-void ProposerOptions::check() const {
+std::string take_bundled_drafter(const TargetOptions& target) {
+  const auto found = jobs::bundled_drafter_for(target.path);
+  if (!found) return "";
+  log_info("drafter: the bundled one, {}", found->string());
+  return found->string();
+}
+
+void ProposerOptions::resolve(const TargetOptions& target) {
   const bool without = kind == "none" || kind == "lookup" || kind == "lookup-tree";
+  if (!without && drafter.empty()) drafter = take_bundled_drafter(target);
   if (!without && kind != "auto" && drafter.empty()) {
     fail("--proposer {} needs --drafter FOLDER", kind);
   }

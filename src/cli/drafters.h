@@ -29,11 +29,15 @@ struct ProposerOptions {
   int64_t max_proposals = 0;  // 0: what the kind takes
 
   void add(CLI::App& app);
-  /// Error: options that exclude each other. Before anything is loaded.
-  void check() const;
+  /// Without --drafter takes the bundled one where it fits `target` and the kind can use it. Error:
+  /// options that exclude each other. Before anything is loaded.
+  void resolve(const TargetOptions& target);
   /// nullptr for plain decoding. Warns when fingerprints differ. Errors: files, shapes, taps.
   std::unique_ptr<decode::Proposer> make(const jobs::Model& model) const;
 };
+
+/// The bundled drafter's folder when it belongs to `target`, with a line that says so; else empty.
+std::string take_bundled_drafter(const TargetOptions& target);
 
 /// A warning when more proposals a pass are asked for than there can be.
 void warn_of_more(const decode::Proposer& proposer, int64_t max_proposals);

@@ -39,7 +39,7 @@ int run_chat(int argc, char** argv) {
   app.add_flag("--no-color", plain_text, "print without colours");
   if (auto code = parser.parse(argc, argv)) return *code;
 
-  proposer_options.check();
+  proposer_options.resolve(target);
   decode::check_sampling(sampling.sampling);
   const auto model = target.load();
   const auto proposer = proposer_options.make(model);

@@ -59,7 +59,9 @@ void check_asked(const DoctorOptions& options) {
 
 void DoctorOptions::add(CLI::App& app) {
   target.add(app);
-  app.add_option("--drafter", drafter, "drafter or run folder");
+  app.add_option("--drafter", drafter,
+                 "drafter or run folder (empty, and no --dataset: the bundled one, when the target "
+                 "is its own)");
   app.add_flag("--explain", explain,
                "score the drafter under every single deviation: which was it trained with?");
   app.add_option("--trace", trace, "compare with another program's trace file (docs/TRACE.md)");
@@ -96,6 +98,9 @@ int run_doctor(int argc, char** argv) {
   DoctorOptions options;
   options.add(parser.app());
   if (auto code = parser.parse(argc, argv)) return *code;
+  if (options.drafter.empty() && options.dataset.empty() && options.features.empty()) {
+    options.drafter = take_bundled_drafter(options.target);
+  }
   check_asked(options);
   const auto model = options.target.load();
   std::shared_ptr<const draft::Drafter> drafter;

@@ -13,6 +13,37 @@
 namespace dflash::cli {
 namespace {
 
+/// --drafter and --proposer.
+struct Drafters {
+  std::vector<std::string> paths, kinds = {"drafter", "auto"};
+  bool bundled = false;
+
+  void add(CLI::App& app) {
+    app.add_option("--drafter", paths,
+                   "drafter or run folder; several are compared (none: the bundled one, when the "
+                   "target is its own)");
+    app.add_option("--proposer", kinds,
+                   "ways of drafting to compare, for each drafter: drafter, auto, all, tree, "
+                   "chains; lookup-tree needs none (see generate --help)")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"drafter", "auto", "all", "tree", "chains", "lookup-tree"}));
+  }
+  /// Takes the bundled one where none is given and a kind can use it.
+  void resolve(const TargetOptions& target) {
+    const bool needed =
+        std::ranges::any_of(kinds, [](const auto& k) { return k != "lookup-tree"; });
+    if (!paths.empty() || !needed) return;
+    const std::string found = take_bundled_drafter(target);
+    if (found.empty()) return;
+    paths = {found};
+    bundled = true;
+  }
+  std::string arm_name(const std::string& path, const std::string& kind) const {
+    if (bundled) return kind == "drafter" ? "bundled" : fmt::format("bundled ({})", kind);
+    return paths.size() == 1 ? kind : fmt::format("{} ({})", path, kind);
+  }
+};
+
 /// Drafters with the proposers that the evaluation borrows.
 struct Arms {
   std::vector<std::unique_ptr<decode::Proposer>> owned;
@@ -22,28 +53,18 @@ struct Arms {
     owned.push_back(std::move(proposer));
     drafters.push_back({name, owned.back().get()});
   }
-  void add(const std::vector<std::string>& paths, const std::vector<std::string>& kinds,
-           const jobs::Model& model, int64_t max_proposals) {
-    for (const std::string& path : paths) {
-      for (const std::string& kind : kinds) {
+  void add(const Drafters& given, const jobs::Model& model, int64_t max_proposals) {
+    for (const std::string& path : given.paths) {
+      for (const std::string& kind : given.kinds) {
         if (kind == "lookup-tree") continue;
-        const std::string name = paths.size() == 1 ? kind : fmt::format("{} ({})", path, kind);
-        add(name, make_proposer(kind, path, model, max_proposals));
+        add(given.arm_name(path, kind), make_proposer(kind, path, model, max_proposals));
       }
     }
-    if (std::ranges::count(kinds, "lookup-tree") > 0) {
+    if (std::ranges::count(given.kinds, "lookup-tree") > 0) {
       add("lookup-tree", make_lookup("lookup-tree", model, max_proposals));
     }
   }
 };
-
-void add_kinds(CLI::App& app, std::vector<std::string>& kinds) {
-  app.add_option("--proposer", kinds,
-                 "ways of drafting to compare, for each drafter: drafter, auto, all, tree, chains; "
-                 "lookup-tree needs none (see generate --help)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"drafter", "auto", "all", "tree", "chains", "lookup-tree"}));
-}
 
 eval::Report run_set(const jobs::Model& model, const Arms& arms, const std::string& set,
                      int64_t limit, eval::EvalOptions options) {
@@ -68,7 +89,8 @@ int run_eval(int argc, char** argv) {
   TargetOptions target;
   SamplingOptions sampling;
   eval::EvalOptions options;
-  std::vector<std::string> drafters, kinds = {"drafter", "auto"}, sets = {"heldout", "humaneval"};
+  Drafters drafters;
+  std::vector<std::string> sets = {"heldout", "humaneval"};
   int64_t limit = 0, max_proposals = 0;
   std::string out;
   bool no_lookup = false, no_plain = false, json = false;
@@ -76,8 +98,7 @@ int run_eval(int argc, char** argv) {
   auto& app = parser.app();
   target.add(app);
   sampling.add(app);
-  app.add_option("--drafter", drafters, "drafter or run folder; several are compared");
-  add_kinds(app, kinds);
+  drafters.add(app);
   app.add_option("--tasks", sets, "heldout, humaneval, or .jsonl or .json files")->delimiter(',');
   app.add_option("--limit", limit, "first tasks of each set (0: all)")->check(integer_from(0));
   app.add_option("--batch", options.batch, "1: speeds are measured; more: tau only, quick")
@@ -100,9 +121,10 @@ int run_eval(int argc, char** argv) {
   options.require_acceptance = false;  // after all tables
   decode::check_sampling(options.sampling);
   for (const std::string& set : sets) task_file(set);
+  drafters.resolve(target);
   const auto model = target.load();
   Arms arms;
-  arms.add(drafters, kinds, model, max_proposals);
+  arms.add(drafters, model, max_proposals);
   Json reports = Json::array();
   std::vector<std::string> problems;
   for (const std::string& set : sets) {

@@ -46,7 +46,7 @@ int run_generate(int argc, char** argv) {
 
   const auto session = profile.start();
   const std::string text = read_prompt(prompt, prompt_file);
-  proposer_options.check();
+  proposer_options.resolve(target);
   decode::check_sampling(sampling.sampling);
   const auto model = target.load();
   const auto proposer = proposer_options.make(model);

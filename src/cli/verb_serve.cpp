@@ -56,7 +56,7 @@ int run_serve(int argc, char** argv) {
   app.add_option("--name", name, "the model's name for clients (empty: from --target)");
   if (auto code = parser.parse(argc, argv)) return *code;
 
-  proposer_options.check();
+  proposer_options.resolve(target);
   decode::check_sampling(sampling.sampling);
   const auto model = target.load();
   const auto proposer = proposer_options.make(model);

@@ -40,6 +40,8 @@ Model load_model(const fs::path& path, nn::Compute compute, const text::ChatOpti
 
 namespace {
 
+constexpr const char* kDefaultTarget = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
 /// The variable's value, else `name` in the current folder, else in the tree of build/<preset>/.
 fs::path find_folder(const char* variable, const char* name) {
   if (const char* given = std::getenv(variable)) return given;
@@ -61,7 +63,7 @@ fs::path prompts_folder() {
 }
 
 fs::path default_target() {
-  const fs::path path = assets_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf";
+  const fs::path path = assets_folder() / kDefaultTarget;
   if (!fs::exists(path)) {
     fail(
         "the default target is not here: {}\n  hint: run 'make setup' in the project's folder, or "
@@ -69,6 +71,23 @@ fs::path default_target() {
         path.string());
   }
   return path;
+}
+
+std::optional<fs::path> bundled_drafter() {
+  const char* given = std::getenv("DFLASH_DRAFTER");
+  if (given != nullptr && *given == '\0') return std::nullopt;
+  const fs::path folder = find_folder("DFLASH_DRAFTER", "recipes/smollm2/drafter");
+  if (fs::exists(folder / "config.json") && fs::exists(folder / "model.safetensors")) return folder;
+  if (given == nullptr) return std::nullopt;
+  fail("DFLASH_DRAFTER: {}: expected a folder with config.json and model.safetensors",
+       folder.string());
+}
+
+std::optional<fs::path> bundled_drafter_for(const fs::path& target) {
+  std::error_code none_there;
+  const fs::path trained_for = assets_folder() / kDefaultTarget;
+  if (!target.empty() && !fs::equivalent(target, trained_for, none_there)) return std::nullopt;
+  return bundled_drafter();
 }
 
 std::string describe(const target::Target& target) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "nn/compute.h"
@@ -37,6 +38,13 @@ std::filesystem::path default_target();
 /// Folder with the bundled prompts (train.jsonl, heldout.jsonl): $DFLASH_PROMPTS, or prompts/ found
 /// in the same places.
 std::filesystem::path prompts_folder();
+
+/// Folder of the drafter that comes with the program, for the default target: $DFLASH_DRAFTER (set
+/// to nothing: none), or recipes/smollm2/drafter found in the same places. None when it is not
+/// there. Error: the variable names something else.
+std::optional<std::filesystem::path> bundled_drafter();
+/// The same, when `target` (empty: the default) is what it was trained for.
+std::optional<std::filesystem::path> bundled_drafter_for(const std::filesystem::path& target);
 
 /// "llama, 30 blocks, hidden 576, Q4_1 widened to bf16, kernels amx-bf16": for run headers.
 std::string describe(const target::Target& target);

@@ -1,50 +1,16 @@
 // The program from outside: exit codes, messages, output. Runs the built binary.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <string>
 #include <utility>
 
 #include "base/json.h"
-#include "support/paths.h"
-#include "support/temp_folder.h"
+#include "cli/run.h"
 
 namespace dflash {
 namespace {
 
 using testing::TempFolder;
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-/// Runs `dflash-cpp arguments` in a shell; stderr goes through a file.
-Outcome run(const std::string& arguments) {
-  TempFolder folder;
-  const std::string err = (folder / "err").string();
-  const std::string command = tree::program().string() + " " + arguments + " 2> " + err;
-  Outcome outcome;
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  std::array<char, 4096> buffer;
-  for (size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
-    outcome.out.append(buffer.data(), n);
-  }
-  const int status = ::pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.err = testing::read_file(err);
-  return outcome;
-}
-
-bool has_default_target() {
-  return std::filesystem::exists(testing::source_path("assets/SmolLM2-135M-Instruct.Q4_1.gguf"));
-}
-
-std::string default_target() {
-  return " --target " + testing::source_path("assets/SmolLM2-135M-Instruct.Q4_1.gguf").string();
-}
 
 TEST(Program, HelpAndUnknownVerbs) {
   const auto help = run("--help");
@@ -170,31 +136,6 @@ TEST(Program, LostOutputIsAnError) {
   EXPECT_EQ(run(block + " >&-").code, 1);
   EXPECT_EQ(run(block + " 2>&- <&-; exit $?; true").code, 0);
   EXPECT_EQ(run("inspect nothing-here 2>&-; exit $?; true").code, 1);
-}
-
-// What an earlier call left is shown for the same options alone, and read with care.
-TEST(Program, QuickstartComparesOptions) {
-  TempFolder folder;
-  const std::string call = "quickstart --out " + folder.path().string();
-  testing::write_file(folder / "summary.json",
-                      R"({"options": {"minutes": 6.0, "short": false, "timed_prompts": 8},
-                          "total_minutes": 9.5, "text_identical": true})");
-  const auto same = run(call);
-  EXPECT_EQ(same.code, 0) << same.err;
-  EXPECT_NE(same.out.find("9.5 min"), std::string::npos) << same.out;
-  for (const char* other : {" --minutes 2", " --short", " --timed-prompts 3"}) {
-    const auto refused = run(call + other);
-    EXPECT_EQ(refused.code, 1) << other;
-    EXPECT_NE(refused.err.find("(now "), std::string::npos) << refused.err;
-  }
-  testing::write_file(folder / "summary.json", "[]");
-  const auto broken = run(call);
-  EXPECT_EQ(broken.code, 1);
-  EXPECT_NE(broken.err.find("summary.json: not as the quickstart"), std::string::npos)
-      << broken.err;
-  EXPECT_EQ(run(call + " --fresh --target " + (folder / "none").string()).code, 1);
-  EXPECT_EQ(testing::read_file(folder / "config.toml").find("fresh"), std::string::npos)
-      << "the file of options must not start over";
 }
 
 TEST(Program, RunsAreListedAndCompared) {

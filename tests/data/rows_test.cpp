@@ -387,10 +387,6 @@ TEST(Prompts, WhatIsNoneIsRejected) {
            {R"({"text":"t"})", "a text or ids, expected a prompt or messages"},
            {R"({"prompt_ids":[1],"answer_ids":[2]})",
             "a text or ids, expected a prompt or messages"},
-           {R"({"prompt":""})", "empty question"},
-           {R"({"messages":[]})", "empty conversation"},
-           {R"({"messages":[{"role":"user","content":"u","images":["x"]}]})",
-            "something that is no text"},
            {R"({"prompt":"u","tools":7})", "tools that cannot be read"},
            {"[1]", "not a JSON object"}}) {
     const ParsedRow parsed = parse_prompt(OrderedJson::parse(json));
