@@ -191,7 +191,8 @@ void run_steps(QuickstartRun& run) {
       {"features", "[3/5] the target's hidden states at every token", "features/features.json",
        make_features},
       {"train", "[4/5] a drafter is trained on them", "run/run.json", make_drafter},
-      {"compare", "[5/5] the same answers, plain and with the drafter", "eval.json", compare},
+      {"compare", "[5/5] the same answers, plain and with drafts of every kind", "eval.json",
+       compare},
   };
   for (const Step& step : steps) run_step(run, step);
 }

@@ -15,9 +15,8 @@ struct QuickstartOptions {
   std::string out = "quickstart";
   double minutes = 6;  // of training; answers get about half as much and their features the rest
   bool fresh = false;  // remove what an earlier call left
-  bool short_form = false;    // 8 prompts, 20 steps: shows that the way works, not what it reaches
-  int64_t timed_prompts = 8;  // held-out prompts decoded one at a time, for the speeds
-  int64_t humaneval_prompts = 24;
+  bool short_form = false;  // 8 prompts, 20 steps: shows that the way works, not what it reaches
+  int64_t limit = 8;        // held-out prompts, and HumanEval problems, to compare on
   int64_t max_new_tokens = 160;
 
   double answer_seconds() const { return short_form ? 0 : minutes * 60 * 0.52; }
@@ -39,8 +38,9 @@ Json earlier_results(const std::filesystem::path& folder, const Json& wanted);
 /// the result of one that is done is gone.
 void run_steps(QuickstartRun& run);
 
-/// The last step: held-out prompts and HumanEval, plain, with the drafter, and by prompt lookup.
-/// False when a signal stopped it.
+/// The last step: held-out prompts and HumanEval, plain, by prompt lookup, with the bundled drafter
+/// where it fits, and with the one just trained; each drafter alone and combined with lookup. False
+/// when a signal stopped it. Error: the drafter learned nothing (not in the short form).
 bool compare(QuickstartRun& run);
 
 /// The closing table.

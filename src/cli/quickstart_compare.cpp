@@ -1,4 +1,5 @@
-// The quickstart's last step and its summary.
+// The quickstart's last step: every way of drafting on the same prompts, one at a time, so that
+// tau and speed of a row come from the same texts.
 #include <algorithm>
 
 #include "base/error.h"
@@ -13,55 +14,59 @@
 namespace dflash::cli {
 namespace {
 
-constexpr int64_t kBatch = 32;
+constexpr const char* kOwn = "your drafter";
 
-/// Batch 1 measures speeds; a batch gives tau and equality of the texts in a fraction of the time.
-eval::Report evaluate_set(QuickstartRun& run, decode::Proposer& proposer,
-                          const std::filesystem::path& file, int64_t limit, int64_t batch) {
+/// Proposers with their names in the table.
+struct Arms {
+  std::vector<std::unique_ptr<decode::Proposer>> owned;
+  std::vector<eval::Drafter> drafters;
+
+  void add(const std::string& name, const std::filesystem::path& path, const jobs::Model& model) {
+    for (const char* kind : {"drafter", "auto"}) {
+      owned.push_back(make_proposer(kind, path, model, /*max_proposals=*/0));
+      drafters.push_back({name + (owned.size() % 2 == 0 ? ", combined" : ""), owned.back().get()});
+    }
+  }
+};
+
+eval::Report evaluate_set(QuickstartRun& run, const Arms& arms, const std::string& set) {
   eval::EvalOptions options;
-  options.batch = batch;
   options.max_new_tokens = run.options.short_form ? 32 : run.options.max_new_tokens;
-  options.require_acceptance = !run.options.short_form;  // 20 steps teach nothing yet
+  options.require_acceptance = false;  // 20 steps teach nothing yet; for more see check_learned
   options.should_stop = [] { return stop_requested(); };
-  const auto tasks = eval::read_tasks(file, run.options.short_form ? 4 : limit);
+  const auto tasks =
+      eval::read_tasks(task_file(set), run.options.short_form ? 2 : run.options.limit);
   std::unique_ptr<Progress> progress;
   options.on_task = [&](int64_t done, int64_t total) {
-    if (!progress) progress = std::make_unique<Progress>(tasks.name, "answers", total);
-    progress->update(done);
+    if (!progress) progress = std::make_unique<Progress>(set, "answers", total);
+    const int64_t ways = total / static_cast<int64_t>(tasks.tasks.size());
+    progress->update(done, fmt::format("every prompt {} ways", ways));
   };
   auto report = eval::evaluate(*run.model.target, *run.model.tokenizer, run.model.chat,
-                               {{"drafter", &proposer}}, tasks, options);
+                               arms.drafters, tasks, options);
   if (progress) progress->finish();
   return report;
 }
 
-const eval::ArmReport& arm_named(const eval::Report& report, const std::string& name) {
-  for (const auto& arm : report.arms) {
-    if (arm.name == name) return arm;
+Json arm_json(const eval::Report& report, const eval::ArmReport& arm, const std::string& name) {
+  return {{"name", name},
+          {"tau", arm.counts.tau()},
+          {"tau_without_loops", arm.without_loops.tau()},
+          {"tok_s", arm.speed.decode_rate()},
+          {"speedup", report.speedup(arm)}};
+}
+
+/// In the order of the table: what costs no training first.
+Json set_json(const eval::Report& report) {
+  Json arms = Json::array();
+  arms.push_back(arm_json(report, report.plain, "plain decoding"));
+  arms.back()["tau"] = arms.back()["tau_without_loops"] = 1.0;
+  for (const bool drafters : {false, true}) {
+    for (const auto& arm : report.arms) {
+      if (arm.is_drafter == drafters) arms.push_back(arm_json(report, arm, arm.name));
+    }
   }
-  fail("the evaluation has no arm '{}'", name);
-}
-
-void summarise(Json& summary, const eval::Report& report, const std::string& suffix) {
-  const auto& drafter = arm_named(report, "drafter");
-  const auto& lookup = arm_named(report, "prompt lookup");
-  summary["tau_" + suffix] = drafter.counts.tau();
-  summary["tau_" + suffix + "_without_loops"] = drafter.without_loops.tau();
-  summary["tau_lookup_" + suffix] = lookup.counts.tau();
-  summary["looping_" + suffix] = report.num_looping;
-  summary["prompts_" + suffix] = report.num_tasks;
-}
-
-void summarise_speed(Json& summary, const eval::Report& report) {
-  const auto& drafter = arm_named(report, "drafter");
-  summary["plain_tok_s"] = report.plain.speed.decode_rate();
-  summary["spec_tok_s"] = drafter.speed.decode_rate();
-  summary["lookup_tok_s"] = arm_named(report, "prompt lookup").speed.decode_rate();
-  summary["speedup_vs_plain"] = report.speedup(drafter);
-  summary["tau_timed"] = drafter.counts.tau();
-  summary["timed_prompts"] = report.num_tasks;
-  summary["speedup_over_tau"] =
-      drafter.counts.tau() > 0 ? report.speedup(drafter) / drafter.counts.tau() : 0;
+  return {{"prompts", report.num_tasks}, {"looping", report.num_looping}, {"arms", arms}};
 }
 
 /// Token for token, ties not excused.
@@ -70,56 +75,40 @@ bool identical(const eval::Report& report) {
                      [](const auto& arm) { return arm.differences.empty(); });
 }
 
-double number(const Json& summary, const char* key) {
-  return summary.contains(key) && summary[key].is_number() ? summary[key].get<double>() : 0;
+/// Error when minutes of training taught nothing at all: then something is wrong.
+void check_learned(const eval::Report& report, const std::string& drafter) {
+  for (const auto& arm : report.arms) {
+    if (arm.name != kOwn || arm.counts.passes() == 0 || arm.counts.tau() > 1.0) continue;
+    fail(
+        "{}: tau of your drafter is exactly 1: no draft was ever accepted\n"
+        "  hint: more --minutes, or 'dflash-cpp doctor --drafter {}'",
+        report.tasks, drafter);
+  }
 }
 
 }  // namespace
 
 bool compare(QuickstartRun& run) {
-  const std::filesystem::path folder = run.summary.at("drafter").get<std::string>();
-  const auto proposer =
-      decode::make_draft_proposer(load_drafter(folder, run.model), *run.model.target);
-  const auto heldout_file = jobs::prompts_folder() / "heldout.jsonl";
-  const auto heldout = evaluate_set(run, *proposer, heldout_file, 0, kBatch);
-  const auto humaneval = evaluate_set(run, *proposer, jobs::assets_folder() / "HumanEval.jsonl",
-                                      run.options.humaneval_prompts, kBatch);
-  const auto timed = evaluate_set(run, *proposer, heldout_file, run.options.timed_prompts, 1);
-  if (stop_requested()) return false;
-  for (const auto* report : {&heldout, &humaneval, &timed}) log_info("\n{}", report->to_table());
-  write_json(run.folder / "eval.json", {{"heldout", heldout.to_json()},
-                                        {"humaneval", humaneval.to_json()},
-                                        {"timed", timed.to_json()}});
-  summarise(run.summary, heldout, "heldout");
-  summarise(run.summary, humaneval, "humaneval");
-  summarise_speed(run.summary, timed);
-  run.summary["text_identical"] = identical(heldout) && identical(humaneval) && identical(timed);
+  const std::string own = run.summary.at("drafter").get<std::string>();
+  Arms arms;
+  const std::string bundled = take_bundled_drafter(run.options.target);
+  if (!bundled.empty()) arms.add("bundled drafter", bundled, run.model);
+  arms.add(kOwn, own, run.model);
+  run.summary["bundled_drafter"] = bundled;
+  Json sets = Json::object(), details = Json::object();
+  bool same = true;
+  for (const char* set : {"heldout", "humaneval"}) {
+    const auto report = evaluate_set(run, arms, set);
+    if (stop_requested()) return false;
+    sets[set] = set_json(report);
+    details[set] = report.to_json();
+    same = same && identical(report);
+    if (!run.options.short_form) check_learned(report, own);
+  }
+  write_json(run.folder / "eval.json", details);
+  run.summary["comparison"] = sets;
+  run.summary["text_identical"] = same;
   return true;
-}
-
-std::string summary_text(const Json& summary) {
-  const auto value = [&](const char* key) { return number(summary, key); };
-  std::string text = "\nquickstart summary\n";
-  text += fmt::format("  data       {:.0f} answers, {:.0f} answer tokens\n", value("answers"),
-                      value("answer_tokens"));
-  text += fmt::format("  training   {:.1f} min, {:.0f} anchors, {:.0f} anchors/s\n",
-                      value("train_minutes"), value("anchors"), value("anchors_per_s"));
-  text += fmt::format(
-      "  tau        held-out {:.2f} (prompt lookup {:.2f}), HumanEval {:.2f} (prompt "
-      "lookup {:.2f})\n",
-      value("tau_heldout"), value("tau_lookup_heldout"), value("tau_humaneval"),
-      value("tau_lookup_humaneval"));
-  text += fmt::format(
-      "  speed      plain {:.1f} tok/s, with the drafter {:.1f} tok/s: {:.2f} times "
-      "({:.2f} of tau)\n",
-      value("plain_tok_s"), value("spec_tok_s"), value("speedup_vs_plain"),
-      value("speedup_over_tau"));
-  text += fmt::format("  text       {}\n", summary.value("text_identical", false)
-                                               ? "the same as without the drafter, token for token"
-                                               : "DIFFERS from plain decoding");
-  text += fmt::format("  total      {:.1f} min\n", value("total_minutes"));
-  text += fmt::format("  try it     dflash-cpp chat --drafter {}\n", summary.value("drafter", ""));
-  return text;
 }
 
 }  // namespace dflash::cli

@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/output.h"
+#include "cli/checks.h"
 #include "cli/quickstart.h"
 #include "cli/verbs.h"
 
@@ -22,13 +23,9 @@ void remove_results(const fs::path& folder) {
 
 /// What a result depends on, beside the machine.
 Json options_json(const QuickstartOptions& options) {
-  return {{"minutes", options.minutes},
-          {"max_new", options.max_new_tokens},
-          {"short", options.short_form},
-          {"target", options.target.path},
-          {"dtype", options.target.dtype},
-          {"timed_prompts", options.timed_prompts},
-          {"humaneval_prompts", options.humaneval_prompts}};
+  return {{"minutes", options.minutes},    {"max_new", options.max_new_tokens},
+          {"short", options.short_form},   {"target", options.target.path},
+          {"dtype", options.target.dtype}, {"limit", options.limit}};
 }
 
 double total_seconds(const Json& summary) {
@@ -55,10 +52,9 @@ int run_quickstart(int argc, char** argv) {
   app.add_option("--out", options.out, "folder of all results");
   app.add_option("--max-new", options.max_new_tokens, "tokens of an answer")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  app.add_option("--timed-prompts", options.timed_prompts, "held-out prompts that are timed")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--humaneval-prompts", options.humaneval_prompts, "of the 164 problems")
-      ->check(CLI::Range(1, 164));
+  app.add_option("--limit", options.limit,
+                 "held-out prompts, and HumanEval problems, to compare on; one at a time")
+      ->check(integer_from(1, 164));
   app.add_flag("--short", options.short_form, "8 prompts and 20 steps: shows only that it works");
   app.add_flag("--fresh", options.fresh, "start over: removes what an earlier call left in --out")
       ->configurable(false);  // the file of options must not start over
