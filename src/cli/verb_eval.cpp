@@ -13,9 +13,10 @@
 namespace dflash::cli {
 namespace {
 
-/// --drafter and --proposer.
+/// --drafter, --proposer, --draft-tokens.
 struct Drafters {
   std::vector<std::string> paths, kinds = {"drafter", "auto"};
+  int64_t max_proposals = 0;
   bool bundled = false;
 
   void add(CLI::App& app) {
@@ -27,6 +28,9 @@ struct Drafters {
                    "chains; lookup-tree needs none (see generate --help)")
         ->delimiter(',')
         ->check(CLI::IsMember({"drafter", "auto", "all", "tree", "chains", "lookup-tree"}));
+    app.add_option("--draft-tokens", max_proposals,
+                   "drafts a pass at most (0: block size - 1; of a tree 15, or 7 without AMX)")
+        ->check(integer_from(0, 4096));
   }
   /// Takes the bundled one where none is given and a kind can use it.
   void resolve(const TargetOptions& target) {
@@ -53,15 +57,15 @@ struct Arms {
     owned.push_back(std::move(proposer));
     drafters.push_back({name, owned.back().get()});
   }
-  void add(const Drafters& given, const jobs::Model& model, int64_t max_proposals) {
+  void add(const Drafters& given, const jobs::Model& model) {
     for (const std::string& path : given.paths) {
       for (const std::string& kind : given.kinds) {
         if (kind == "lookup-tree") continue;
-        add(given.arm_name(path, kind), make_proposer(kind, path, model, max_proposals));
+        add(given.arm_name(path, kind), make_proposer(kind, path, model, given.max_proposals));
       }
     }
     if (std::ranges::count(given.kinds, "lookup-tree") > 0) {
-      add("lookup-tree", make_lookup("lookup-tree", model, max_proposals));
+      add("lookup-tree", make_lookup("lookup-tree", model, given.max_proposals));
     }
   }
 };
@@ -91,7 +95,7 @@ int run_eval(int argc, char** argv) {
   eval::EvalOptions options;
   Drafters drafters;
   std::vector<std::string> sets = {"heldout", "humaneval"};
-  int64_t limit = 0, max_proposals = 0;
+  int64_t limit = 0;
   std::string out;
   bool no_lookup = false, no_plain = false, json = false;
   ProfileOption profile;
@@ -103,9 +107,6 @@ int run_eval(int argc, char** argv) {
   app.add_option("--limit", limit, "first tasks of each set (0: all)")->check(integer_from(0));
   app.add_option("--batch", options.batch, "1: speeds are measured; more: tau only, quick")
       ->check(integer_from(1, 4096));
-  app.add_option("--draft-tokens", max_proposals,
-                 "drafts a pass at most (0: block size - 1; of a tree 15, or 7 without AMX)")
-      ->check(integer_from(0, 4096));
   app.add_flag("--no-lookup", no_lookup, "leave out the prompt-lookup baseline");
   app.add_flag("--no-plain", no_plain, "leave out plain decoding: tau only, texts not compared");
   app.add_option("--out", out, "also write the report to this JSON file (empty: none)");
@@ -124,7 +125,7 @@ int run_eval(int argc, char** argv) {
   drafters.resolve(target);
   const auto model = target.load();
   Arms arms;
-  arms.add(drafters, model, max_proposals);
+  arms.add(drafters, model);
   Json reports = Json::array();
   std::vector<std::string> problems;
   for (const std::string& set : sets) {
