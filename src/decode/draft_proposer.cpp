@@ -2,9 +2,7 @@
 // sequence and pass, the anchor's own feature never in its context.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/index_select.h>
-#include <ATen/ops/logsumexp.h>
 
-#include <limits>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -12,6 +10,7 @@
 #include "base/profile.h"
 #include "block/blocks.h"
 #include "decode/proposers.h"
+#include "nn/kernels/select.h"
 #include "nn/parallel_rows.h"
 
 namespace dflash::decode {
@@ -172,17 +171,23 @@ std::vector<Proposal> DraftProposer::propose(std::span<const Sequence> sequences
 }
 
 /// The largest logits of a row as shares of the whole, largest first; ties by id. NaN: none.
-std::vector<Candidate> likeliest(std::span<const float> logits_V, float log_sum, int64_t top) {
+std::vector<Candidate> likeliest(std::span<const float> logits_V, int64_t top) {
+  const int64_t width = nn::kernels::round_up(static_cast<int64_t>(logits_V.size()), 16);
+  std::vector<float> weights(logits_V.begin(), logits_V.end());
+  weights.resize(width);
+  float peak = 0, sum = 0;
+  nn::kernels::current().softmax_row(weights.data(), width, 0,
+                                     static_cast<int64_t>(logits_V.size()), &peak, &sum);
   std::vector<Candidate> best;
-  float least = -std::numeric_limits<float>::infinity();  // of a full list
+  float least = 0;  // of a full list
   for (size_t id = 0; id < logits_V.size(); ++id) {
-    if (!(logits_V[id] > least)) continue;
-    const double share = std::exp(logits_V[id] - log_sum);
+    if (!(weights[id] > least)) continue;
+    const double share = weights[id] / sum;
     const auto after = std::ranges::find_if(
         best, [share](const Candidate& one) { return one.probability < share; });
     best.insert(after, {static_cast<int64_t>(id), share});
     if (static_cast<int64_t>(best.size()) > top) best.pop_back();
-    if (static_cast<int64_t>(best.size()) == top) least = logits_V[best.back().id];
+    if (static_cast<int64_t>(best.size()) == top) least = weights[best.back().id];
   }
   return best;
 }
@@ -192,14 +197,12 @@ std::vector<DraftingProposer::Slots> DraftProposer::candidates(std::span<const S
   int64_t wanted = 0;
   for (const Sequence& sequence : sequences) wanted = std::max(wanted, slots_of(sequence));
   const at::Tensor logits_RV = head_.logits(hidden_rows(sequences, wanted)).contiguous();
-  const at::Tensor sums_R = at::logsumexp(logits_RV, 1);
   const int64_t vocab = logits_RV.size(1), rows = logits_RV.size(0);
   std::vector<std::vector<Candidate>> of_rows(rows);
   nn::parallel_rows(rows, vocab, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const float* row = logits_RV.const_data_ptr<float>() + r * vocab;
-      of_rows[r] =
-          likeliest({row, static_cast<size_t>(vocab)}, sums_R.const_data_ptr<float>()[r], top);
+      of_rows[r] = likeliest({row, static_cast<size_t>(vocab)}, top);
     }
   });
   std::vector<Slots> all;

@@ -1,5 +1,6 @@
 // The drafter's decoding side: packed products, contexts in key/value buffers, one block a
 // sequence.
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/tensor.h>
 
 #include "base/error.h"
@@ -77,6 +78,7 @@ void SequenceContext::rewind(int64_t rows) {
 void Drafter::append(std::span<SequenceContext* const> contexts, std::span<const int64_t> num_rows,
                      const at::Tensor& taps_RF, const at::Tensor& pos_R) const {
   const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView plain;  // a third of an operator's cost is autograd's
   expect_packed();
   DF_ASSERT(contexts.size() == num_rows.size(), "{} contexts, {} counts", contexts.size(),
             num_rows.size());
@@ -101,6 +103,7 @@ void Drafter::append(std::span<SequenceContext* const> contexts, std::span<const
 at::Tensor Drafter::forward(std::span<SequenceContext* const> contexts, const block::Blocks& blocks,
                             const at::Tensor& embed_NKD) const {
   const at::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView plain;
   expect_packed();
   const int64_t n = blocks.num_blocks, k = blocks.block_size, d = spec_.hidden_size;
   DF_ASSERT(static_cast<int64_t>(contexts.size()) == n, "{} contexts, {} blocks", contexts.size(),

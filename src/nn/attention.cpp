@@ -317,9 +317,13 @@ void Attention::finish(const Item& item, const Partial& all) const {
   for (int64_t m = 0; m < vectors(item); ++m) {
     const int64_t row = item.first_row + m / share_, head = item.kv_head * share_ + m % share_;
     float* to = out_ + (row * heads_ + head) * dim_;
-    const float inverse = all.sum[m] == 0 ? 0 : 1 / all.sum[m];
-    for (int64_t e = 0; e < dim_; ++e)
-      to[e] = inverse == 0 ? 0 : all.values[m * width_ + e] * inverse;
+    if (all.sum[m] == 0) {
+      std::fill(to, to + dim_, 0.0F);
+      continue;
+    }
+    const float inverse = 1 / all.sum[m];
+    const float* from = all.values + m * width_;
+    for (int64_t e = 0; e < dim_; ++e) to[e] = from[e] * inverse;
   }
 }
 

@@ -185,8 +185,7 @@ void PackedWeight::multiply_swiglu(const float* x, int64_t x_stride, int64_t row
   const int64_t width = out_ / 2, half = width / kTile;
   for_products(x, x_stride, rows, half, [&](const Product& gate, int64_t first, int64_t tile) {
     const int64_t columns = gate.columns;
-    auto* sums = static_cast<float*>(scratch(1, gate.rows * columns * 3 * sizeof(float)));
-    float* values = sums + gate.rows * columns * 2;
+    auto* sums = static_cast<float*>(scratch(1, gate.rows * columns * 2 * sizeof(float)));
     for (const int64_t at : {tile, tile + half}) {
       Product p = product(at, at + columns / kTile);
       p.a = gate.a, p.a_stride = gate.a_stride, p.rows = gate.rows, p.work = gate.work;
@@ -194,10 +193,8 @@ void PackedWeight::multiply_swiglu(const float* x, int64_t x_stride, int64_t row
       p.bias = bias ? bias + at * kTile : nullptr;
       run(p);
     }
-    current().swiglu(sums, gate.rows, columns, values);
     for (int64_t r = 0; r < gate.rows; ++r) {
-      std::memcpy(y + (first + r) * width + tile * kTile, values + r * columns,
-                  columns * sizeof(float));
+      current().swiglu(sums + r * 2 * columns, 1, columns, y + (first + r) * width + tile * kTile);
     }
   });
 }

@@ -98,6 +98,46 @@ TEST(DraftProposer, ReducedVocabularyProposesTargetIds) {
   EXPECT_TRUE(at::equal(head.logits(rows_RD), full_RV.index_select(1, head.id_V)));
 }
 
+/// Asks for all candidates before each draft.
+class Asking final : public ForwardingProposer {
+ public:
+  Asking(DraftingProposer& inner, int64_t top)
+      : ForwardingProposer(inner), inner_(inner), top_(top) {}
+  std::vector<Proposal> propose(std::span<const Sequence> sequences) override {
+    const auto slots = inner_.candidates(sequences, top_).at(0);
+    const auto proposals = ForwardingProposer::propose(sequences);
+    EXPECT_EQ(slots.size(), proposals[0].ids.size());
+    for (size_t k = 0; k < slots.size(); ++k) {
+      EXPECT_EQ(static_cast<int64_t>(slots[k].size()), top_);
+      EXPECT_EQ(slots[k][0].id, proposals[0].ids[k]);
+      EXPECT_TRUE(std::ranges::is_sorted(slots[k], std::greater<>(), &Candidate::probability));
+      double sum = 0;
+      for (const Candidate& one : slots[k]) sum += one.probability;
+      sums.push_back(sum);
+    }
+    return proposals;
+  }
+
+  std::vector<double> sums;
+
+ private:
+  DraftingProposer& inner_;
+  int64_t top_;
+};
+
+TEST(DraftProposer, CandidatesHaveTheirSharesOfTheWholeSoftmax) {
+  const auto target = target::make_random_llama(target::tiny_llama_config(), 3);
+  draft::DraftSpec spec = tiny_spec(*target);
+  for (int64_t id = 20; id > 0; --id) spec.draft_ids.push_back(id);  // no multiple of a vector
+  const auto proposer = make_draft_proposer(drafter_of(spec), *target);
+  Asking all(*proposer, 20), some(*proposer, 3);
+  generate(*target, &all, {{.prompt = {1, 2}, .max_new_tokens = 20}});
+  ASSERT_GT(all.sums.size(), 3u);
+  EXPECT_THAT(all.sums, ::testing::Each(::testing::DoubleNear(1, 1e-6)));
+  generate(*target, &some, {{.prompt = {1, 2}, .max_new_tokens = 20}});
+  EXPECT_THAT(some.sums, ::testing::Each(::testing::Lt(0.9)));
+}
+
 // Own tables equal to the target's change nothing; a head whose rows are turned by one proposes the
 // next id everywhere, so it is the drafter's head that speaks.
 TEST(DraftProposer, OwnTablesServeInsteadOfTheTargets) {
