@@ -54,7 +54,8 @@ TEST(Combined, NgramsAloneOnTextsThatLoop) {
     const fake::FakeTarget target({.takes_trees = trees, .memory = 2});
     Request request{.prompt = {3, 4, 5}, .max_new_tokens = 300};
     const Result plain = generate(target, nullptr, {request}).results[0];
-    const auto proposer = make_combined_proposer(nullptr);
+    // Always: what rows of this target cost is an accident of the clock.
+    const auto proposer = make_combined_proposer(nullptr, {.adaptive = false});
     const Result fast = generate(target, proposer.get(), {request}).results[0];
     EXPECT_EQ(fast.tokens, plain.tokens);
     EXPECT_GT(fast.counts.tau(), 3.0);
