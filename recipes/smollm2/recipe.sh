@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # How the bundled drafter of SmolLM2-135M-Instruct was made: the target's own greedy answers to the
 # project's training prompts and to ShareGPT's questions, then training, in runs that go on from one
-# another. Every step goes on where it was broken off. Hours on two cores.
+# another. The answers made so far lie in answers/ and are taken over; every step goes on where it was
+# broken off. Hours on two cores.
 #
-#   recipes/smollm2/recipe.sh WORK_FOLDER [minutes of training]
+#   recipes/smollm2/recipe.sh WORK_FOLDER [minutes of training] [drafter to start from]
 set -euo pipefail
 work=$(realpath -m "${1:?folder for prompts, answers, features and runs}")
-minutes=${2:-110}
+minutes=${2:-110} start=${3:-}
 cd "$(dirname "$0")/../.."
 program=build/release/dflash-cpp
 mkdir -p "$work"
@@ -18,10 +19,17 @@ if [ ! -f "$sharegpt" ]; then
 fi
 [ -f "$work/sharegpt.jsonl" ] || python3 recipes/smollm2/prompts.py "$sharegpt" "$work/sharegpt.jsonl"
 
+for name in train sharegpt; do
+  answers=$work/answers-$name.jsonl
+  if [ ! -f "$answers" ]; then
+    xz -dc recipes/smollm2/answers/$name*.jsonl.xz > "$answers"
+    cp recipes/smollm2/answers/header.json "$answers.json"
+  fi
+done
 $program regenerate --prompts prompts/train.jsonl --out "$work/answers-train.jsonl" --batch 96
 $program regenerate --prompts "$work/sharegpt.jsonl" --out "$work/answers-sharegpt.jsonl" --batch 96
 [ -f "$work/dataset/dataset.json" ] || $program prepare "$work"/answers-*.jsonl --out "$work/dataset"
 $program capture --dataset "$work/dataset" --out "$work/features"
 $program train --config recipes/smollm2/train.toml --dataset "$work/dataset" \
-  --features "$work/features" --out "$work/run" --minutes "$minutes"
+  --features "$work/features" --out "$work/run" --minutes "$minutes" ${start:+--init-from "$start"}
 $program export "$work/run" --format zlab --dtype bf16 --out recipes/smollm2/drafter
