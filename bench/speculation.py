@@ -26,11 +26,12 @@ def write_tasks(folder, limit):
 
 
 def ours(build, model, tasks, max_new):
-    report = call([build / "dflash-cpp", "eval", "--target", model, "--drafter", DRAFTER, "--tasks",
-                   tasks, "--max-new", max_new, "--dtype", "bf16", "--json", "--quiet"])
+    report = call([build / "dflash-cpp", "eval", "--target", model, "--drafter", DRAFTER,
+                   "--proposer", "drafter", "auto", "all", "--tasks", tasks, "--max-new", max_new,
+                   "--dtype", "bf16", "--json", "--quiet"])
     if not report:
         return None
-    report = report[0] if isinstance(report, list) else report
+    report = report["sets"][0]
     out = {"plain": report["plain"]["speed"]["decode_tokens_per_second"],
            "lossless": report["lossless"]}
     for arm in report["arms"]:
