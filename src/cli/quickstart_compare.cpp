@@ -22,10 +22,15 @@ struct Arms {
   std::vector<eval::Drafter> drafters;
 
   void add(const std::string& name, const std::filesystem::path& path, const jobs::Model& model) {
-    for (const char* kind : {"drafter", "auto"}) {
-      owned.push_back(make_proposer(kind, path, model, /*max_proposals=*/0));
-      drafters.push_back({name + (owned.size() % 2 == 0 ? ", combined" : ""), owned.back().get()});
-    }
+    add_kind("drafter", name, path, model);
+    add_kind("auto", name + ", combined", path, model);
+  }
+
+ private:
+  void add_kind(const std::string& kind, const std::string& name, const std::filesystem::path& path,
+                const jobs::Model& model) {
+    owned.push_back(make_proposer(kind, path, model, /*max_proposals=*/0));
+    drafters.push_back({name, owned.back().get()});
   }
 };
 
