@@ -9,6 +9,7 @@
 #include "draft/zlab.h"
 #include "io/gguf.h"
 #include "io/gguf_blocks.h"
+#include "io/safetensors.h"
 #include "jobs/drafter_sizes.h"
 #include "nn/compute.h"
 #include "nn/gemm_bf16.h"
@@ -62,18 +63,33 @@ draft::DraftSpec given_drafter(const fs::path& path) {
               : draft::read_drafter_spec(path);
 }
 
-/// Weights that stay as the file has them (target/weights.h, read_blocks).
-void count_kept_blocks(const fs::path& path, plan::TargetShape& shape) {
-  if (!nn::PackedWeight::keeps_blocks()) return;
+/// Weights that stay as the file has them (target/weights.h, read_blocks; nn/packed.h).
+void count_kept_blocks(const fs::path& path, nn::Compute compute, plan::TargetShape& shape) {
+  if (!nn::PackedWeight::keeps_blocks(compute)) return;
   const std::string head = shape.tied_embeddings ? "token_embd.weight" : "output.weight";
   const auto file = io::GgufFile::open(path);
   for (const io::GgufTensor& tensor : file->tensors()) {
-    if (!io::block_kind(tensor.type)) continue;
+    const bool halves = compute == nn::Compute::kF32 && tensor.type == io::GgufType::kBF16;
+    if (!io::block_kind(tensor.type) && !halves) continue;
     const auto bytes = static_cast<int64_t>(tensor.bytes.size());
     if (tensor.name == head) shape.kept_head_bytes = bytes;
     if (!tensor.name.starts_with("blk.")) continue;
     shape.kept_block_bytes += bytes;
     shape.kept_block_parameters += static_cast<int64_t>(tensor.numel());
+  }
+}
+
+/// In f32, bf16 weights of a folder stay bf16 as well.
+void count_kept_halves(const fs::path& path, plan::TargetShape& shape) {
+  const std::string head = shape.tied_embeddings ? "embed_tokens.weight" : "lm_head.weight";
+  const auto checkpoint = io::Checkpoint::open(path);
+  for (const io::TensorView& view : checkpoint->tensors()) {
+    if (view.dtype != io::Dtype::kBF16) continue;
+    const auto bytes = static_cast<int64_t>(view.bytes.size());
+    if (view.name.ends_with(head)) shape.kept_head_bytes = bytes;
+    if (view.name.find("layers.") == std::string::npos) continue;
+    shape.kept_block_bytes += bytes;
+    shape.kept_block_parameters += bytes / 2;
   }
 }
 
@@ -147,7 +163,11 @@ plan::TargetShape target_shape(const fs::path& path, nn::Compute compute) {
                                               config.moe.shared_expert_size);
   }
   count_parameters(config, shape);
-  if (path.extension() == ".gguf" && compute == nn::Compute::kBF16) count_kept_blocks(path, shape);
+  if (path.extension() == ".gguf") {
+    count_kept_blocks(path, compute, shape);
+  } else if (compute == nn::Compute::kF32 && shape.file_bytes > 0) {
+    count_kept_halves(path, shape);
+  }
   const nn::DeltaShape& delta = config.delta;
   const int64_t memory = delta.value_heads * delta.key_dim * delta.value_dim;
   const int64_t rows = std::max<int64_t>(0, delta.conv_taps - 1) * delta.conv_width();

@@ -62,20 +62,19 @@ Linear::Linear(at::Tensor weight_OI, at::Tensor bias_O, Compute compute)
   if (bias.defined()) expect_shape(bias, {out_}, "bias");
 }
 
-Linear::Linear(const BlockWeight& blocks, at::Tensor bias_O)
+Linear::Linear(const BlockWeight& blocks, at::Tensor bias_O, Compute compute)
     : bias(std::move(bias_O)),
       in_(blocks.codes_OI.size(1)),
       out_(blocks.codes_OI.size(0)),
-      compute_(Compute::kBF16),
-      packed_(std::make_shared<const PackedWeight>(blocks)) {
+      compute_(compute),
+      packed_(std::make_shared<const PackedWeight>(blocks, compute)) {
   if (bias.defined()) expect_shape(bias, {out_}, "bias");
 }
 
 void Linear::pack(const BlockWeight& blocks) {
-  DF_ASSERT(
-      weight.defined() && weight.sizes() == blocks.codes_OI.sizes() && compute_ == Compute::kBF16,
-      "blocks of another weight");
-  packed_ = std::make_shared<const PackedWeight>(blocks);
+  DF_ASSERT(weight.defined() && weight.sizes() == blocks.codes_OI.sizes(),
+            "blocks of another weight");
+  packed_ = std::make_shared<const PackedWeight>(blocks, compute_);
   packed_version_ = weight._version();
 }
 

@@ -20,9 +20,9 @@ class Linear {
   /// weight_OI f32 or bf16; bias_O f32 or undefined.
   Linear(at::Tensor weight_OI, at::Tensor bias_O, Compute compute);
 
-  /// A packed product that keeps the blocks of a file and nothing else; bf16,
-  /// PackedWeight::keeps_blocks().
-  Linear(const BlockWeight& weight, at::Tensor bias_O);
+  /// A packed product that keeps the blocks of a file and nothing else;
+  /// PackedWeight::keeps_blocks(compute).
+  Linear(const BlockWeight& weight, at::Tensor bias_O, Compute compute);
 
   /// x [..., I] f32 -> [..., O] f32. Where no gradient is wanted (no grad mode, or nothing that
   /// requires one) a packed weight takes the row-invariant kernel; without grad it needs pack().
@@ -43,7 +43,7 @@ class Linear {
   /// Builds the packed form from `weight`. Call after loading, and again after weights changed
   /// (forward asserts it by the tensor's version counter).
   void pack();
-  /// The same from blocks that hold the values of `weight` before rounding to bf16.
+  /// The same from blocks that hold the values of `weight` (before rounding to bf16).
   void pack(const BlockWeight& blocks);
   /// Frees `weight` once packed (frozen targets; halves the memory).
   void drop_unpacked();

@@ -42,23 +42,38 @@ void pack_tile_bf16(const T* w, int64_t out, int64_t in, int64_t tile, int64_t s
   }
 }
 
-/// Where tile `tile` begins and how far apart its steps are, in elements.
+/// Where tile `tile` begins and how far apart its steps are, in elements (bytes of records).
 struct Place {
   int64_t offset, step_stride;
 };
-Place place_of(int64_t tile, int64_t num_tiles, int64_t steps, int64_t tile_elements) {
-  const int64_t panel = tile / kPanel * kPanel, width = std::min(kPanel, num_tiles - panel);
-  return {(panel * steps + tile - panel) * tile_elements, width * tile_elements};
+Place place_of(int64_t tile, int64_t num_tiles, int64_t steps, int64_t tile_elements,
+               int64_t panel = kPanel) {
+  const int64_t first = tile / panel * panel, width = std::min(panel, num_tiles - first);
+  return {(first * steps + tile - first) * tile_elements, width * tile_elements};
+}
+
+/// Whether the lower half of every float is zero.
+bool fits_bf16(const at::Tensor& weight_OI) {
+  const float* w = weight_OI.const_data_ptr<float>();
+  const int64_t count = weight_OI.numel();
+  uint32_t lower = 0;
+#pragma omp parallel for reduction(| : lower)
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, w + i, sizeof bits);
+    lower |= bits & 0xffffU;
+  }
+  return lower == 0;
 }
 
 template <typename T>
-void pack_all(const at::Tensor& weight_OI, Compute compute, void* to) {
+void pack_all(const at::Tensor& weight_OI, bool wide, void* to) {
   const int64_t out = weight_OI.size(0), in = weight_OI.size(1);
   const T* w = weight_OI.const_data_ptr<T>();
   const int64_t num_tiles = (out + kTile - 1) / kTile;
 #pragma omp parallel for
   for (int64_t tile = 0; tile < num_tiles; ++tile) {
-    if (compute == Compute::kF32) {
+    if (wide) {
       const Place place = place_of(tile, num_tiles, in, kTile);
       pack_tile_f32(w, out, in, tile, place.step_stride, static_cast<float*>(to) + place.offset);
     } else {
@@ -73,15 +88,17 @@ void pack_all(const at::Tensor& weight_OI, Compute compute, void* to) {
 
 PackedWeight::PackedWeight(const at::Tensor& weight_OI, Compute compute)
     : in_(weight_OI.size(1)), out_(weight_OI.size(0)), compute_(compute) {
-  const int64_t depth = compute == Compute::kF32 ? in_ * 4 : steps_of(in_) * kStepK * 2;
+  const bool bf16 = weight_OI.scalar_type() == at::kBFloat16;
+  const at::Tensor dense = weight_OI.detach().to(bf16 ? at::kBFloat16 : at::kFloat).contiguous();
+  halves_ = compute == Compute::kBF16 || (in_ % kStepK == 0 && (bf16 || fits_bf16(dense)));
+  const int64_t depth = is_wide() ? in_ * 4 : steps_of(in_) * kStepK * 2;
   bytes_ = round_up(out_, kTile) * depth;
   data_ = allocate_weights(static_cast<size_t>(bytes_));
   std::memset(data_.get(), 0, bytes_);
-  const at::Tensor dense = weight_OI.detach().contiguous();
-  if (dense.scalar_type() == at::kBFloat16) {
-    pack_all<c10::BFloat16>(dense, compute, data_.get());
+  if (bf16) {
+    pack_all<c10::BFloat16>(dense, is_wide(), data_.get());
   } else {
-    pack_all<float>(dense.to(at::kFloat), compute, data_.get());
+    pack_all<float>(dense, is_wide(), data_.get());
   }
 }
 
@@ -89,29 +106,35 @@ int64_t PackedWeight::num_tiles() const {
   return (out_ + kTile - 1) / kTile;
 }
 
+/// Tiles that lie side by side.
+int64_t PackedWeight::panel() const {
+  return blocks_.bits && !blocks_.lanes ? 2 : kPanel;
+}
+
 /// The product with tiles [tile, end) of one panel; left operand and result are still to be set.
 Product PackedWeight::product(int64_t tile, int64_t end) const {
   Product p;
   p.columns = std::min(end * kTile, out_) - tile * kTile;
   if (blocks_.bits) {
-    const int64_t record = blocks_.record_bytes(), steps = steps_of(in_), first = tile / 2 * 2;
-    p.b = static_cast<const char*>(data()) + first * steps * record + tile % 2 * record;
-    p.tile_stride = record, p.step_stride = std::min<int64_t>(2, num_tiles() - first) * record;
-    p.steps = steps;
+    const int64_t record = blocks_.record_bytes(), steps = steps_of(in_);
+    const Place place = place_of(tile, num_tiles(), steps, record, panel());
+    p.b = static_cast<const char*>(data()) + place.offset;
+    p.tile_stride = record, p.step_stride = place.step_stride, p.steps = steps;
     return p;
   }
-  const bool f32 = compute_ == Compute::kF32;
-  const int64_t size = f32 ? kTile : kTileBf16, steps = f32 ? in_ : steps_of(in_);
+  const int64_t size = is_wide() ? kTile : kTileBf16, steps = is_wide() ? in_ : steps_of(in_);
   const Place place = place_of(tile, num_tiles(), steps, size);
-  p.b = static_cast<const char*>(data()) + place.offset * (f32 ? 4 : 2);
+  p.b = static_cast<const char*>(data()) + place.offset * (is_wide() ? 4 : 2);
   p.tile_stride = size, p.step_stride = place.step_stride, p.steps = steps;
   return p;
 }
 
 void PackedWeight::run(const Product& p) const {
   const Kernels& k = current();
+  if (blocks_.lanes) return k.product_f32_blocks(p, blocks_);
   if (blocks_.bits) return k.product_blocks(p, blocks_);
-  compute_ == Compute::kF32 ? k.product_f32(p) : k.product_bf16(p);
+  if (packs_rows()) return k.product_bf16(p);
+  halves_ ? k.product_f32_bf16(p) : k.product_f32(p);
 }
 
 namespace {
@@ -135,7 +158,7 @@ template <typename Work>
 void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows, int64_t tiles,
                                 const Work& work) const {
   const Kernels& k = current();
-  const bool f32 = compute_ == Compute::kF32;
+  const bool f32 = !packs_rows();
   const auto pack_as = [&](int64_t count) {  // `count` rows are multiplied in one go
     return blocks_.bits && count <= kFewRows ? k.pack_columns : k.pack_rows;
   };
@@ -158,7 +181,7 @@ void PackedWeight::for_products(const float* x, int64_t x_stride, int64_t rows, 
         pack_as(count)(from + mine.begin * x_stride, x_stride, mine.end - mine.begin, in_, to);
 #pragma omp barrier
       }
-      for_panels(tiles, blocks_.bits ? 2 : kPanel, [&](int64_t tile, int64_t end) {
+      for_panels(tiles, panel(), [&](int64_t tile, int64_t end) {
         Product p = product(tile, end);
         p.a = f32 ? from : left, p.a_stride = x_stride, p.rows = count;
         if (blocks_.bits && count > kFewRows) p.work = scratch(10, block_work_bytes(p.steps));

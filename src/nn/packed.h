@@ -1,8 +1,7 @@
 // The packed form of one weight matrix and its product, row-invariant: every element of y is one
 // sum over k in one fixed order. Packed once at load; the layout is the same for every instruction
-// set (kernels/kernels.h), in panels of 64 columns (32 where it keeps blocks) so that a pass reads
-// memory front to back.
-// Known to Linear and Head only.
+// set (kernels/kernels.h), in panels of 64 columns (32 where tiles multiply blocks) so that a pass
+// reads memory front to back. Known to Linear and Head only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,12 +16,13 @@ namespace dflash::nn {
 
 class PackedWeight {
  public:
-  /// weight_OI f32 or bf16, any strides.
+  /// weight_OI f32 or bf16, any strides. With f32 compute too, whole steps of values that bf16
+  /// holds exactly are stored as bf16: half the memory, the same bits.
   PackedWeight(const at::Tensor& weight_OI, Compute compute);
-  /// Keeps the blocks, computes in bf16; keeps_blocks().
-  explicit PackedWeight(const BlockWeight& weight);
-  /// Whether the kernels in use multiply with blocks.
-  static bool keeps_blocks();
+  /// Keeps the blocks; keeps_blocks(compute).
+  PackedWeight(const BlockWeight& weight, Compute compute);
+  /// Whether the kernels in use multiply with blocks: always in f32, in bf16 where they have tiles.
+  static bool keeps_blocks(Compute compute);
 
   struct Output {
     float* y = nullptr;  // [rows, out], y_stride floats between rows
@@ -58,8 +58,14 @@ class PackedWeight {
   void run(const kernels::Product& product) const;
   int64_t num_tiles() const;
 
+  /// Rows are packed before the product; f32 products read them where they are.
+  bool packs_rows() const { return compute_ == Compute::kBF16; }
+  bool is_wide() const { return !blocks_.bits && !halves_; }  // stored as f32
+  int64_t panel() const;
+
   int64_t in_, out_;
   Compute compute_;
+  bool halves_ = false;          // stored as bf16
   kernels::BlockFormat blocks_;  // of a weight that keeps its blocks
   int64_t bytes_ = 0;
   std::shared_ptr<void> data_;

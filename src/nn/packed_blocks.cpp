@@ -31,7 +31,11 @@ class RecordWriter {
     for (int64_t c = 0; c < kTile && tile * kTile + c < out_; ++c) {
       const int64_t row = tile * kTile + c;
       const int8_t* codes = codes_.const_data_ptr<int8_t>() + row * in_ + step * kStepK;
-      format_.bits == 4 ? write4(codes, c, record) : write8(codes, c, record);
+      if (format_.lanes) {
+        write_lane(codes, c, record);
+      } else {
+        format_.bits == 4 ? write4(codes, c, record) : write8(codes, c, record);
+      }
       const int64_t block = row * (in_ / kStepK) + step;
       put_scale(scale_.const_data_ptr<float>()[block], c, record + format_.code_bytes());
       if (!format_.with_least) continue;
@@ -50,6 +54,17 @@ class RecordWriter {
   static void write8(const int8_t* codes, int64_t column, uint8_t* record) {
     std::memcpy(record + column * kStepK, codes, kStepK);
   }
+  void write_lane(const int8_t* codes, int64_t column, uint8_t* record) const {
+    for (int64_t k = 0; k < kStepK; ++k) {
+      const auto code = static_cast<uint8_t>(codes[k]);
+      if (format_.bits == 8) {
+        record[k * kTile + column] = code;
+      } else {
+        uint8_t* to = record + k / 8 * 64 + column * 4 + k % 8 / 2;
+        *to = static_cast<uint8_t>(*to | code << k % 2 * 4);
+      }
+    }
+  }
   void put_scale(float value, int64_t index, uint8_t* to) const {
     const c10::Half half(value);
     if (format_.half) {
@@ -66,16 +81,17 @@ class RecordWriter {
 
 }  // namespace
 
-bool PackedWeight::keeps_blocks() {
-  return current().product_blocks != nullptr;
+bool PackedWeight::keeps_blocks(Compute compute) {
+  return compute == Compute::kF32 || current().product_blocks != nullptr;
 }
 
-PackedWeight::PackedWeight(const BlockWeight& weight)
-    : in_(weight.codes_OI.size(1)), out_(weight.codes_OI.size(0)), compute_(Compute::kBF16) {
-  DF_ASSERT(keeps_blocks() && in_ % kBlockWidth == 0 && kBlockWidth == kStepK, "in={}", in_);
+PackedWeight::PackedWeight(const BlockWeight& weight, Compute compute)
+    : in_(weight.codes_OI.size(1)), out_(weight.codes_OI.size(0)), compute_(compute) {
+  DF_ASSERT(keeps_blocks(compute) && in_ % kBlockWidth == 0 && kBlockWidth == kStepK, "in={}", in_);
   blocks_ = {.bits = static_cast<int>(weight.bits),
              .with_least = weight.least_OB.defined(),
-             .half = fits_half(weight.scale_OB) && fits_half(weight.least_OB)};
+             .half = fits_half(weight.scale_OB) && fits_half(weight.least_OB),
+             .lanes = compute == Compute::kF32};
   DF_ASSERT(blocks_.bits == 8 || (blocks_.bits == 4 && blocks_.with_least), "bits={}", weight.bits);
   const int64_t steps = steps_of(in_), tiles = num_tiles();
   bytes_ = tiles * steps * blocks_.record_bytes();

@@ -13,14 +13,14 @@ inline profile::Work work_of(const Linear& linear, int64_t rows) {
   const bool bf16 = linear.compute() == Compute::kBF16;
   profile::Work work =
       profile::product(rows, linear.out_features(), linear.in_features(), bf16 ? 2 : 4);
-  if (bf16 && !linear.weight.defined() && PackedWeight::keeps_blocks()) work.bytes = 0;
+  if (!linear.weight.defined() && PackedWeight::keeps_blocks(linear.compute())) work.bytes = 0;
   return work;
 }
 
 /// Of a target's head, whose packed form may have kept blocks beside its plain weight.
 inline profile::Work work_of_head(const Linear& linear, const at::Tensor& hidden_RD) {
   profile::Work work = work_of(linear, hidden_RD.numel() / hidden_RD.size(-1));
-  if (linear.compute() == Compute::kBF16 && PackedWeight::keeps_blocks()) work.bytes = 0;
+  if (PackedWeight::keeps_blocks(linear.compute())) work.bytes = 0;
   return work;
 }
 

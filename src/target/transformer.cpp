@@ -49,9 +49,9 @@ void TransformerTarget::load_tables() {
   const at::Tensor head_VD = model_.tied_embeddings ? table_.weight_VD : read("lm_head.weight");
   head_.linear = nn::Linear(head_VD, {}, compute_);
   // Its plain weight stays: training and reduced draft heads read it.
-  const auto blocks =
-      weights_->read_blocks(model_.tied_embeddings ? "embed_tokens.weight" : "lm_head.weight");
-  blocks&& compute_ == nn::Compute::kBF16 ? head_.linear.pack(*blocks) : head_.linear.pack();
+  const char* name = model_.tied_embeddings ? "embed_tokens.weight" : "lm_head.weight";
+  const auto blocks = weights_->read_blocks(name, compute_);
+  blocks ? head_.linear.pack(*blocks) : head_.linear.pack();
   head_.num_ids = model_.vocab_size;
 }
 

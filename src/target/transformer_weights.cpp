@@ -177,10 +177,9 @@ at::Tensor LayerReader::norm(const std::string& tail) const {
 
 std::optional<nn::BlockWeight> LayerReader::fused_blocks(
     const std::vector<std::string>& stems) const {
-  if (compute_ != nn::Compute::kBF16) return std::nullopt;
   std::vector<nn::BlockWeight> parts;
   for (const std::string& stem : stems) {
-    auto blocks = weights_.read_blocks(name(stem + ".weight"));
+    auto blocks = weights_.read_blocks(name(stem + ".weight"), compute_);
     if (!blocks) return std::nullopt;
     parts.push_back(std::move(*blocks));
   }
@@ -193,7 +192,7 @@ nn::Linear LayerReader::fused(const std::vector<std::string>& stems) const {
     if (weights_.find(name(stem + ".bias"))) biases.push_back(f32(stem + ".bias"));
   }
   const at::Tensor bias = biases.empty() ? at::Tensor() : at::cat(biases);
-  if (const auto blocks = fused_blocks(stems)) return {*blocks, bias};
+  if (const auto blocks = fused_blocks(stems)) return {*blocks, bias, compute_};
   for (const std::string& stem : stems) weights.push_back(matrix(stem + ".weight"));
   return packed_linear(at::cat(weights), bias, compute_);
 }

@@ -92,10 +92,11 @@ class GgufWeights final : public Weights {
     return names_.restore(name, values);
   }
 
-  std::optional<nn::BlockWeight> read_blocks(const std::string& name) const override {
+  std::optional<nn::BlockWeight> read_blocks(const std::string& name,
+                                             nn::Compute compute) const override {
     const WeightInfo* info = find(name);
     DF_ASSERT(info != nullptr, "name={}", name);
-    if (!nn::PackedWeight::keeps_blocks() || !names_.moves_rows(name)) return std::nullopt;
+    if (!nn::PackedWeight::keeps_blocks(compute) || !names_.moves_rows(name)) return std::nullopt;
     const auto blocks = nn::to_blocks(file_->get(info->file_name));
     if (!blocks) return std::nullopt;
     nn::expect_finite(blocks->scale_OB, where_, info->file_name);
@@ -127,7 +128,7 @@ class MemoryWeights final : public Weights {
 
 }  // namespace
 
-std::optional<nn::BlockWeight> Weights::read_blocks(const std::string&) const {
+std::optional<nn::BlockWeight> Weights::read_blocks(const std::string&, nn::Compute) const {
   return std::nullopt;
 }
 

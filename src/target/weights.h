@@ -51,7 +51,8 @@ class Weights {
   virtual at::Tensor read(const std::string& name) const = 0;
   /// The same values as blocks, when the file has them so and the kernels in use can multiply with
   /// them.
-  virtual std::optional<nn::BlockWeight> read_blocks(const std::string& name) const;
+  virtual std::optional<nn::BlockWeight> read_blocks(const std::string& name,
+                                                     nn::Compute compute) const;
 
  protected:
   void add(WeightInfo info);

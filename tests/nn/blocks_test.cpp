@@ -36,65 +36,82 @@ BlockWeight random_blocks(const Kind& kind, int64_t out, int64_t in) {
           .least_OB = kind.least ? scales() : at::Tensor()};
 }
 
-/// The twin: the same values, rounded to bf16 when packed.
-Linear widened(const BlockWeight& blocks, const at::Tensor& bias) {
-  Linear linear(blocks.widen().to(at::kBFloat16), bias, Compute::kBF16);
+/// The twin: the same values, in bf16 rounded to it.
+Linear widened(const BlockWeight& blocks, const at::Tensor& bias, Compute compute) {
+  const at::Tensor values = blocks.widen();
+  Linear linear(compute == Compute::kBF16 ? values.to(at::kBFloat16) : values, bias, compute);
   linear.pack();
   return linear;
 }
 
-class Blocks : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!PackedWeight::keeps_blocks()) GTEST_SKIP() << "these kernels widen blocks at load";
-  }
-  c10::NoGradGuard no_grad_;
-};
+/// With every instruction set, in f32 and where its kernels keep blocks in bf16.
+void for_every_kernel(const std::function<void(Compute)>& check) {
+  const c10::NoGradGuard no_grad;
+  for_every_isa([&](Isa) {
+    for (const Compute compute : {Compute::kF32, Compute::kBF16}) {
+      if (!PackedWeight::keeps_blocks(compute)) continue;
+      SCOPED_TRACE(compute_name(compute));
+      check(compute);
+    }
+  });
+}
 
-TEST_F(Blocks, GiveTheBitsOfWidenedWeights) {
-  const int64_t counts[] = {1, 2, 3, 15, 16, 17, 32, 33, 48, 64, 65, 700};
-  for (const Kind& kind : kKinds) {
-    for (const auto& [out, in] :
-         {std::pair<int64_t, int64_t>{16, 32}, {1, 64}, {33, 96}, {81, 576}, {200, 1536}}) {
-      const BlockWeight blocks = random_blocks(kind, out, in);
-      const at::Tensor bias = at::randn({out}), x = at::randn({700, in});
-      const Linear kept(blocks, bias), twin = widened(blocks, bias);
-      for (const int64_t rows : counts) {
-        const at::Tensor some = x.narrow(0, 700 - rows, rows);
-        ASSERT_TRUE(at::equal(kept.forward(some), twin.forward(some)))
-            << kind.bits << " bits, " << out << " x " << in << ", rows " << rows;
-        at::Tensor sum = at::randn({rows, out}), twin_sum = sum.clone();
-        kept.add_to(some, sum);
-        twin.add_to(some, twin_sum);
-        ASSERT_TRUE(at::equal(sum, twin_sum)) << "added, rows " << rows;
+void expect_same_products(const Kind& kind, int64_t out, int64_t in, Compute compute) {
+  const int64_t counts[] = {1, 2, 3, 4, 7, 8, 9, 11, 15, 16, 17, 31, 32, 33, 48, 64, 65, 700};
+  const BlockWeight blocks = random_blocks(kind, out, in);
+  const at::Tensor bias = at::randn({out}), x = at::randn({700, in});
+  const Linear kept(blocks, bias, compute), twin = widened(blocks, bias, compute);
+  for (const int64_t rows : counts) {
+    const at::Tensor some = x.narrow(0, 700 - rows, rows);
+    ASSERT_TRUE(at::equal(kept.forward(some), twin.forward(some)))
+        << kind.bits << " bits, " << out << " x " << in << ", rows " << rows;
+    at::Tensor sum = at::randn({rows, out}), twin_sum = sum.clone();
+    kept.add_to(some, sum);
+    twin.add_to(some, twin_sum);
+    ASSERT_TRUE(at::equal(sum, twin_sum)) << "added, rows " << rows;
+  }
+}
+
+TEST(Blocks, GiveTheBitsOfWidenedWeights) {
+  for_every_kernel([&](Compute compute) {
+    for (const Kind& kind : kKinds) {
+      for (const auto& [out, in] :
+           {std::pair<int64_t, int64_t>{16, 32}, {1, 64}, {33, 96}, {81, 576}, {120, 1536}}) {
+        expect_same_products(kind, out, in, compute);
       }
     }
-  }
+  });
 }
 
-TEST_F(Blocks, ChooseTheSameIds) {
-  const BlockWeight blocks = random_blocks({8, false, true}, 4099, 64);
-  const Linear kept(blocks, {}), twin = widened(blocks, {});
-  const at::Tensor x = at::randn({40, 64});
-  for (const int64_t columns : {1, 17, 4000, 4099}) {
-    EXPECT_TRUE(at::equal(kept.argmax(x, columns), twin.argmax(x, columns))) << columns;
-  }
+TEST(Blocks, ChooseTheSameIds) {
+  for_every_kernel([&](Compute compute) {
+    const BlockWeight blocks = random_blocks({8, false, true}, 4099, 64);
+    const Linear kept(blocks, {}, compute), twin = widened(blocks, {}, compute);
+    const at::Tensor x = at::randn({40, 64});
+    for (const int64_t columns : {1, 17, 4000, 4099}) {
+      EXPECT_TRUE(at::equal(kept.argmax(x, columns), twin.argmax(x, columns))) << columns;
+    }
+  });
 }
 
-TEST_F(Blocks, GiveTheSameSwiglu) {
-  const BlockWeight blocks = random_blocks({4, true, true}, 384, 96);
-  const Linear kept(blocks, {}), twin = widened(blocks, {});
-  for (const int64_t rows : {1, 16, 40}) {
-    const at::Tensor x = at::randn({rows, 96});
-    EXPECT_TRUE(at::equal(kept.swiglu(x), twin.swiglu(x))) << rows;
-  }
+TEST(Blocks, GiveTheSameSwiglu) {
+  for_every_kernel([&](Compute compute) {
+    const BlockWeight blocks = random_blocks({4, true, true}, 384, 96);
+    const Linear kept(blocks, {}, compute), twin = widened(blocks, {}, compute);
+    for (const int64_t rows : {1, 16, 40}) {
+      const at::Tensor x = at::randn({rows, 96});
+      EXPECT_TRUE(at::equal(kept.swiglu(x), twin.swiglu(x))) << rows;
+    }
+  });
 }
 
-TEST_F(Blocks, AreReadFromStridedRows) {
-  const BlockWeight blocks = random_blocks({4, true, true}, 48, 64);
-  const Linear kept(blocks, {}), twin = widened(blocks, {});
-  const at::Tensor wide = at::randn({20, 100}), x = wide.narrow(1, 7, 64);
-  EXPECT_TRUE(at::equal(kept.forward(x), twin.forward(x)));
+TEST(Blocks, AreReadFromStridedRows) {
+  for_every_kernel([&](Compute compute) {
+    const BlockWeight blocks = random_blocks({4, true, true}, 48, 64);
+    const Linear kept(blocks, {}, compute), twin = widened(blocks, {}, compute);
+    const at::Tensor wide = at::randn({20, 100}), x = wide.narrow(1, 7, 64);
+    EXPECT_TRUE(at::equal(kept.forward(x), twin.forward(x)));
+  });
 }
 
 TEST(BlockWeights, JoinOnlyTheirOwnKind) {

@@ -2,7 +2,9 @@
 // instruction set that this CPU has, gradients.
 #include "nn/linear.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/round.h>
 #include <gtest/gtest.h>
@@ -55,6 +57,26 @@ TEST(Linear, AgreesWithPlainSums) {
         const at::Tensor expected = plain_product(x, weight, compute) + bias.to(at::kDouble);
         // One rounding a step of a sum of `in` terms of size 1: 4 eps sqrt(in) sqrt(in).
         expect_close(linear.forward(x), expected, 4 * kEps32 * static_cast<double>(c.in + 4));
+      }
+    }
+  });
+}
+
+/// A last row that no bf16 holds makes the twin a plain f32 weight.
+TEST(Linear, F32ComputeHasTheSameBitsOverStoredBf16) {
+  const c10::NoGradGuard no_grad;
+  for_every_isa([&](Isa) {
+    for (const Case& c : {Case{33, 17}, Case{64, 64}, Case{96, 130}, Case{576, 200}}) {
+      const at::Tensor weight = at::randn({c.out, c.in}).to(at::kBFloat16);
+      const at::Tensor odd = at::full({1, c.in}, 0.1);
+      Linear kept(weight, {}, Compute::kF32);
+      Linear twin(at::cat({weight.to(at::kFloat), odd}), {}, Compute::kF32);
+      kept.pack();
+      twin.pack();
+      for (const int64_t rows : {1, 2, 5, 7, 16, 100}) {
+        const at::Tensor x = at::randn({rows, c.in});
+        ASSERT_TRUE(at::equal(kept.forward(x), twin.forward(x).narrow(1, 0, c.out)))
+            << c.in << ", rows " << rows;
       }
     }
   });

@@ -47,13 +47,18 @@ struct Product {
 
 /// A weight that keeps the blocks of its file: value = scale * code + least, one pair of scale and
 /// least for 32 k of a column. A record holds one step of one strip of 16 columns:
-///   codes   4 bits: 4 groups of 4 columns, 32 words each, nibble i of word k = column i at that k
-///           8 bits: 16 columns, 32 signed bytes each
+///   codes   for tiles, whose rows are columns of the weight:
+///             4 bits: 4 groups of 4 columns, 32 words each, nibble i of word k = column i at that
+///             k 8 bits: 16 columns, 32 signed bytes each
+///           in lanes, for vectors of columns:
+///             4 bits: 4 lines of 16 words, nibble i of word c of line j = column c at k 8 j + i
+///             8 bits: 32 k, 16 signed bytes each
 ///   scales  16 halves or floats, then (with_least) as many leasts
 struct BlockFormat {
   int bits = 0;             // 4 or 8; 0: no blocks
   bool with_least = false;  // always with 4 bits
   bool half = false;        // scales and leasts are f16
+  bool lanes = false;       // codes in lanes: product_f32_blocks
   int64_t code_bytes() const { return bits * kTile * kStepK / 8; }
   int64_t record_bytes() const {
     return code_bytes() + kTile * (half ? 2 : 4) * (with_least ? 2 : 1);
@@ -131,10 +136,16 @@ struct Kernels {
   /// strides in bytes, `a` what pack_columns wrote (pack_rows for more than kFewRows rows); the
   /// bits of product_bf16 over the widened weights. Null where no kernel has it: such weights are
   /// widened when they are loaded.
-  void (*product_blocks)(const Product& product, const BlockFormat& format);
+  void (*product_blocks)(const Product& product, const BlockFormat& format) = nullptr;
   /// f32 rows -> the right operand of product_blocks, as pack_rows.
-  void (*pack_columns)(const float* x, int64_t x_stride, int64_t rows, int64_t k, void* a);
+  void (*pack_columns)(const float* x, int64_t x_stride, int64_t rows, int64_t k,
+                       void* a) = nullptr;
   void (*product_f32)(const Product& product);
+  /// f32 rows times weights that stay bf16, or in blocks (format.lanes; `b` and strides as for
+  /// product_blocks), and are widened to f32 on the way, which loses nothing: the bits of
+  /// product_f32 over their f32 copy. k is whole steps.
+  void (*product_f32_bf16)(const Product& product);
+  void (*product_f32_blocks)(const Product& product, const BlockFormat& format);
 
   /// In place: exp(score - peak) at [begin, end), 0 elsewhere in [0, width); width % 16 == 0.
   void (*softmax_row)(float* scores, int64_t width, int64_t begin, int64_t end, float* peak,

@@ -4,6 +4,7 @@
 #include "nn/kernels/amx_tiles.h"
 #include "nn/kernels/block_products_amx.h"
 #include "nn/kernels/delta_kernels.h"
+#include "nn/kernels/f32_blocks.h"
 #include "nn/kernels/packed_rows_bf16.h"
 #include "nn/kernels/products.h"
 #include "nn/kernels/row_kernels.h"
@@ -39,6 +40,8 @@ const Kernels kAmxKernels = {.name = "amx",
                              .product_blocks = product_blocks,
                              .pack_columns = pack_columns,
                              .product_f32 = product<F32Weights>,
+                             .product_f32_bf16 = product<Bf16WeightsOfFloats>,
+                             .product_f32_blocks = product_f32_blocks_avx512,
                              .softmax_row = softmax_row,
                              .merge_rows = merge_rows,
                              .argmax_row = argmax_row,

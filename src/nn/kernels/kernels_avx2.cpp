@@ -1,4 +1,5 @@
 #include "nn/kernels/delta_kernels.h"
+#include "nn/kernels/f32_blocks.h"
 #include "nn/kernels/products.h"
 #include "nn/kernels/row_kernels.h"
 
@@ -11,6 +12,8 @@ const Kernels kAvx2Kernels = {.name = "avx2",
                               .pack_rows = pack_rows_widened,
                               .product_bf16 = product<Bf16Weights>,
                               .product_f32 = product<F32Weights>,
+                              .product_f32_bf16 = product<Bf16WeightsOfFloats>,
+                              .product_f32_blocks = product_f32_blocks_avx2,
                               .softmax_row = softmax_row,
                               .merge_rows = merge_rows,
                               .argmax_row = argmax_row,

@@ -1,5 +1,6 @@
 // AVX512-BF16: pairs of bf16 multiplied and summed by one instruction.
 #include "nn/kernels/delta_kernels.h"
+#include "nn/kernels/f32_blocks.h"
 #include "nn/kernels/packed_rows_bf16.h"
 #include "nn/kernels/products.h"
 #include "nn/kernels/row_kernels.h"
@@ -10,7 +11,7 @@ namespace {
 struct Bf16Dots {
   using Element = uint16_t;
   using Left = uint16_t;
-  static constexpr int64_t kLeftStep = kTileBf16;
+  static constexpr int64_t kLeftStep = kTileBf16, kStepsAtOnce = 8;
   static const uint16_t* left(const Product& p, int64_t row) {
     return static_cast<const uint16_t*>(p.a) + (row / kTile) * p.steps * kTileBf16 +
            (row % kTile) * kStepK;
@@ -42,6 +43,8 @@ const Kernels kAvx512Bf16Kernels = {.name = "avx512bf16",
                                     .pack_rows = pack_rows_bf16,
                                     .product_bf16 = product<Bf16Dots>,
                                     .product_f32 = product<F32Weights>,
+                                    .product_f32_bf16 = product<Bf16WeightsOfFloats>,
+                                    .product_f32_blocks = product_f32_blocks_avx512,
                                     .softmax_row = softmax_row,
                                     .merge_rows = merge_rows,
                                     .argmax_row = argmax_row,
