@@ -16,12 +16,13 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// [model.gguf or folder] [f32|bf16] [context rows] -> run(path, compute, context). The exit code.
+/// [model.gguf or folder] [f32|bf16|auto] [context rows] -> run(path, compute, context). The exit
+/// code.
 template <typename Run>
 int run_on_target(int argc, char** argv, const Run& run) {
   try {
     const std::string path = argc > 1 ? argv[1] : "assets/SmolLM2-135M-Instruct.Q4_1.gguf";
-    run(path, nn::parse_compute(argc > 2 ? argv[2] : "bf16"), argc > 3 ? std::stol(argv[3]) : 256);
+    run(path, nn::parse_compute(argc > 2 ? argv[2] : "auto"), argc > 3 ? std::stol(argv[3]) : 256);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -2,7 +2,7 @@
 // by number of rows and by context, the memory rate (a pass cannot be faster than reading the
 // weights once), and the prompt's products beside the rate of the same products alone.
 //
-//   decode_bench [model.gguf or folder] [f32|bf16] [context rows]
+//   decode_bench [model.gguf or folder] [f32|bf16|auto] [context rows]
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/GradMode.h>
@@ -53,7 +53,7 @@ int64_t head_weights(const target::TargetConfig& c) {
 /// Bytes that one pass reads, head included, embedding rows not.
 int64_t pass_bytes(const target::Target& model, const std::string& path) {
   const bool bf16 = model.compute() == nn::Compute::kBF16;
-  if (bf16 && nn::PackedWeight::keeps_blocks() && path.ends_with(".gguf") &&
+  if (nn::PackedWeight::keeps_blocks(model.compute()) && path.ends_with(".gguf") &&
       model.config().tied_embeddings) {
     int64_t bytes = 0;
     for (const io::GgufTensor& tensor : io::GgufFile::open(path)->tensors()) {
@@ -139,7 +139,7 @@ Json by_context(const target::Target& model) {
 /// The products of a block alone, each as fast as ATen or our kernels do it: FLOP/s over a block.
 class BlockProducts {
  public:
-  explicit BlockProducts(const target::TargetConfig& c) {
+  BlockProducts(const target::TargetConfig& c, nn::Compute compute) : compute_(compute) {
     const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
     add(q + 2 * kv, c.hidden_size);
     add(c.hidden_size, q);
@@ -156,9 +156,9 @@ class BlockProducts {
         return timer.seconds() / 4;
       };
       const double ours = time([&] { shape.linear.forward(shape.x); });
-      const double aten = time([&] { at::mm(shape.x_bf16, shape.weight_bf16); });
+      const double aten = time([&] { at::mm(shape.x_aten, shape.weight_IO); });
       seconds += std::min(ours, aten);
-      operations += 2.0 * static_cast<double>(kPromptRows * shape.weight_bf16.numel());
+      operations += 2.0 * static_cast<double>(kPromptRows * shape.weight_IO.numel());
     }
     return operations / seconds;
   }
@@ -166,20 +166,21 @@ class BlockProducts {
  private:
   struct Shape {
     nn::Linear linear;
-    at::Tensor x, x_bf16, weight_bf16;
+    at::Tensor x, x_aten, weight_IO;  // ATen's in what is computed
   };
   void add(int64_t out, int64_t in) {
     const at::Tensor weight = at::randn({out, in}).to(at::kBFloat16),
                      x = at::randn({kPromptRows, in});
-    shapes_.push_back(
-        {nn::Linear(weight, {}, nn::Compute::kBF16), x, x.to(at::kBFloat16), weight.t()});
+    const at::ScalarType type = compute_ == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat;
+    shapes_.push_back({nn::Linear(weight, {}, compute_), x, x.to(type), weight.to(type).t()});
     shapes_.back().linear.pack();
   }
+  nn::Compute compute_;
   std::vector<Shape> shapes_;
 };
 
 Json prompt(const target::Target& model) {
-  BlockProducts products(model.config());
+  BlockProducts products(model.config(), model.compute());
   std::vector<double> speeds, rates;
   for (int round = 0; round < 7; ++round) {
     rates.push_back(products.rate());
@@ -203,7 +204,7 @@ void run(const std::string& path, nn::Compute compute, int64_t context) {
               {"context", context},
               {"pass", widths(*model, context, pass_bytes(*model, path))},
               {"by_context", by_context(*model)}};
-  if (compute == nn::Compute::kBF16) out["prompt"] = prompt(*model);
+  out["prompt"] = prompt(*model);
   std::printf("%s\n", out.dump(2).c_str());
 }
 

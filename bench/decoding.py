@@ -39,18 +39,20 @@ def plain(build, short):
     new_tokens, rounds = (8, 1) if short else (256, 4)
     bf16 = llama.bf16_model()
     rows = {}
-    groups = {"bf16": {"ours": ours(build, bf16 or MODEL, "bf16", new_tokens),
-                       "transformers": transformers("bf16", min(new_tokens, 64))},
+    groups = {"bf16": {"ours": ours(build, bf16 or MODEL, "auto", new_tokens),
+                       "transformers": transformers("bf16", min(new_tokens, 32))},
               "f32": {"ours": ours(build, MODEL, "f32", new_tokens),
-                      "transformers": transformers("f32", min(new_tokens, 64))},
-              "blocks of the file": {"ours": ours(build, MODEL, "bf16", new_tokens)}}
+                      "transformers": transformers("f32", min(new_tokens, 32))},
+              "blocks of the file": {"ours": ours(build, MODEL, "auto", new_tokens)}}
     if bf16:
         groups["bf16"]["llama.cpp"] = lambda: llama.decode_rate(bf16, threads(), new_tokens,
                                                                 PROMPT_TOKENS)
         groups["blocks of the file"]["llama.cpp"] = lambda: llama.decode_rate(
             MODEL, threads(), new_tokens, PROMPT_TOKENS)
     for name, runners in groups.items():
-        rows[name] = field(in_turn(runners, rounds), "tokens_per_second") | {
+        # With transformers in it a round takes minutes.
+        runs = in_turn(runners, min(rounds, 2) if "transformers" in runners else rounds)
+        rows[name] = field(runs, "tokens_per_second") | {
             "new_tokens": new_tokens}
     return rows
 
@@ -61,8 +63,8 @@ def passes(build):
     for name, model in (("bf16", llama.bf16_model()), ("blocks of the file", MODEL)):
         if model is None:
             continue
-        out[name] = {"decode": call([build / "decode_bench", model, "bf16", PROMPT_TOKENS]),
-                     "draft": call([build / "draft_bench", model, "bf16", 256])}
+        out[name] = {"decode": call([build / "decode_bench", model, "auto", PROMPT_TOKENS]),
+                     "draft": call([build / "draft_bench", model, "auto", 256])}
         if llama.available():
             out[name]["llama.cpp"] = {"prompt": llama.prompt_rate(model, threads(), 512)}
     return out
@@ -81,7 +83,7 @@ def batched_ours(build, model, prompts, batch, max_new):
         with tempfile.TemporaryDirectory() as folder:
             report = call([build / "dflash-cpp", "regenerate", "--target", model, "--prompts",
                            prompts, "--out", f"{folder}/a.jsonl", "--batch", batch, "--max-new",
-                           max_new, "--json", "--quiet", "--dtype", "bf16"])
+                           max_new, "--json", "--quiet"])
         return report and {"tokens_per_second": report["tokens"] / report["seconds"]}
     return run
 

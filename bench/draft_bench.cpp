@@ -2,9 +2,10 @@
 // layers, B=8, five taps, draft vocabulary 8192, random weights (a pass costs the same whatever
 // they are).
 //
-//   draft_bench [model.gguf or folder] [f32|bf16] [context rows]
+//   draft_bench [model.gguf or folder] [f32|bf16|auto] [context rows]
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randn.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -45,6 +46,12 @@ std::shared_ptr<draft::Drafter> random_drafter(const jobs::Model& model) {
   spec.draft_ids.resize(std::min<int64_t>(8192, spec.vocab_size));
   std::iota(spec.draft_ids.begin(), spec.draft_ids.end(), int64_t{0});
   auto drafter = draft::Drafter::create(spec, model.target->compute(), /*seed=*/1);
+  const c10::NoGradGuard no_grad;
+  // Values of bf16, as drafters are shipped.
+  for (const auto& [name, tensor] : drafter->parameters()) {
+    at::Tensor values = tensor;
+    values.copy_(tensor.to(at::kBFloat16));
+  }
   drafter->pack();
   return drafter;
 }

@@ -1,4 +1,4 @@
-// The rate at which this machine multiplies bf16 matrices of a step's own shapes.
+// The rate at which this machine multiplies matrices of a step's own shapes.
 #pragma once
 
 #include <ATen/ops/mm.h>
@@ -14,15 +14,17 @@
 
 namespace dflash {
 
-/// Every round multiplies each shape once as ATen's bf16 product does, and once by our tiles from
-/// packed operands; the faster counts. Between two rounds a step may run, so that both meet the
-/// same machine.
+/// Every round multiplies each shape once as ATen's product does, and in bf16 once by our tiles
+/// from packed operands; the faster counts. Between two rounds a step may run, so that both meet
+/// the same machine.
 class GemmRate {
  public:
-  explicit GemmRate(const std::vector<StepProduct>& products) : products_(products) {
+  GemmRate(const std::vector<StepProduct>& products, nn::Compute compute)
+      : products_(products), tiles_(nn::tile_products_supported(compute)) {
+    const auto type = compute == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat;
     for (const StepProduct& p : products) {
-      a_.push_back(at::randn({p.m, p.k}, at::kFloat).to(at::kBFloat16));
-      b_.push_back(at::randn({p.k, p.n}, at::kFloat).to(at::kBFloat16));
+      a_.push_back(at::randn({p.m, p.k}, at::kFloat).to(type));
+      b_.push_back(at::randn({p.k, p.n}, at::kFloat).to(type));
       if (tiles_) {
         left_.push_back(nn::left_operand(a_.back()));
         right_.push_back(nn::right_operand(b_.back()));
@@ -59,7 +61,7 @@ class GemmRate {
 
  private:
   std::vector<StepProduct> products_;
-  const bool tiles_ = nn::tile_products_supported(nn::Compute::kBF16);
+  const bool tiles_;
   std::vector<at::Tensor> a_, b_;
   std::vector<nn::TileOperand> left_, right_;
   std::vector<std::vector<double>> seconds_, tile_seconds_;

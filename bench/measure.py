@@ -62,6 +62,12 @@ def machine():
             "threads": sum(line.startswith("processor") for line in lines)}
 
 
+def native():
+    """What `auto` computes in here: bf16 where the processor multiplies it, else f32 (over weights
+    that stay bf16 or in the blocks of their file)."""
+    return "bf16" if {"avx512_bf16", "amx_bf16"} & set(machine()["isa"]) else "f32"
+
+
 def versions():
     found = {"dflash.cpp": subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT,
                                           capture_output=True, text=True).stdout.strip()}

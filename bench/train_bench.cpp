@@ -3,7 +3,7 @@
 //
 //   train_bench [compute=bf16|f32] [draft_vocab=0|8192] [optimizer=adamw|muon] [steps=7]
 //               [layers=2] [block=8] [anchors=64] [tokens=512]
-//               [gemm=1]     also the bf16 GEMM rate of the step's shapes, measured between steps
+//               [gemm=1]     also the GEMM rate of the step's shapes, measured between steps
 //               [growth=1]   only the growth in context and anchors (train_growth.h)
 #include <ATen/Parallel.h>
 #include <ATen/ops/randint.h>
@@ -99,7 +99,8 @@ nn::Table random_table(nn::Compute compute) {
 
 /// Median seconds of a step and mean seconds of its phases, after two steps of warming up, which
 /// also give the peak of the memory: products measured in between have matrices of their own.
-Json measure(train::Trainer& trainer, StepSizes sizes, int64_t steps, bool with_gemm) {
+Json measure(train::Trainer& trainer, StepSizes sizes, int64_t steps,
+             std::optional<nn::Compute> gemm_compute) {
   std::vector<double> total, updates, orthogonal;
   train::PhaseSeconds phases;
   std::optional<GemmRate> gemm;
@@ -118,7 +119,7 @@ Json measure(train::Trainer& trainer, StepSizes sizes, int64_t steps, bool with_
       result["peak_rss_mb"] = peak_rss_mb();
       result["step_memory_mb"] = peak_rss_mb() - before_mb;
     }
-    if (with_gemm && !gemm) gemm.emplace(step_products(sizes));
+    if (gemm_compute && !gemm) gemm.emplace(step_products(sizes), *gemm_compute);
     if (gemm) gemm->round();
   }
   const double seconds = median(total);
@@ -181,8 +182,9 @@ int run(const Settings& settings) {
                  {"threads", nn::num_threads()},
                  {"kernels", nn::kernel_name(compute)},
                  {"head", trainer.header()["head"]}};
-  result.update(
-      measure(trainer, sizes, std::stoll(settings.at("steps")), settings.at("gemm") == "1"));
+  const bool with_gemm = settings.at("gemm") == "1";
+  result.update(measure(trainer, sizes, std::stoll(settings.at("steps")),
+                        with_gemm ? std::optional(compute) : std::nullopt));
   std::printf("%s\n", result.dump().c_str());
   return 0;
 }

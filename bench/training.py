@@ -1,9 +1,9 @@
 """Training steps beside speculators, and how they grow."""
 import sys
 
-from measure import ROOT, call, cell, field, in_turn, quotient, show_table, spread
+from measure import ROOT, call, cell, field, in_turn, native, quotient, show_table, spread
 
-DTYPES, VOCABULARY = ("bf16", "f32"), 49152
+VOCABULARY = 49152
 
 
 def step(build, short, dtype, reduced, **sizes):
@@ -12,7 +12,7 @@ def step(build, short, dtype, reduced, **sizes):
     flags = [word for key, value in sizes.items() for word in (f"--{key}", value)]
     runners = {"ours": lambda: call([build / "train_bench", f"compute={dtype}",
                                      f"draft_vocab={reduced}", f"steps={steps}", *words,
-                                     *(["gemm=1"] if dtype == "bf16" else [])]),
+                                     *(["gemm=1"] if dtype == native() else [])]),
                "speculators": lambda: call([sys.executable, ROOT / "bench" / "speculators_step.py",
                                             "--compute", dtype, "--draft-vocab", reduced,
                                             "--steps", steps, *flags])}
@@ -22,14 +22,15 @@ def step(build, short, dtype, reduced, **sizes):
 
 
 def training(build, short):
+    own = native()
     rows = {f"{dtype}, {reduced or VOCABULARY} ids": step(build, short, dtype, reduced)
-            for dtype in DTYPES for reduced in (0, 8192)}
+            for dtype in dict.fromkeys((own, "f32")) for reduced in (0, 8192)}
     if not short:
-        rows["bf16, 5 layers, B=16, T=1024, 256 anchors"] = step(
-            build, short, "bf16", 0, layers=5, block=16, tokens=1024, anchors=256)
-        rows["growth"] = call([build / "train_bench", "compute=bf16", "draft_vocab=8192",
+        rows[f"{own}, 5 layers, B=16, T=1024, 256 anchors"] = step(
+            build, short, own, 0, layers=5, block=16, tokens=1024, anchors=256)
+        rows["growth"] = call([build / "train_bench", f"compute={own}", "draft_vocab=8192",
                                "growth=1", "steps=4"])
-        rows["muon, 256 anchors"] = call([build / "train_bench", "compute=bf16", "optimizer=muon",
+        rows["muon, 256 anchors"] = call([build / "train_bench", f"compute={own}", "optimizer=muon",
                                           "layers=5", "block=16", "tokens=1024", "anchors=256",
                                           "steps=5"])
     return rows
@@ -37,7 +38,7 @@ def training(build, short):
 
 def ratios(results):
     rows = results["training"]
-    full, reduced = rows["bf16, 49152 ids"], rows["bf16, 8192 ids"]
+    full, reduced = rows[f"{native()}, 49152 ids"], rows[f"{native()}, 8192 ids"]
 
     def of_peer(row):
         return quotient(row["seconds"]["speculators"], row["seconds"]["ours"])
