@@ -6,8 +6,8 @@ from measure import ROOT, call, cell, field, in_turn, native, quotient, show_tab
 VOCABULARY = 49152
 
 
-def step(build, short, dtype, reduced, **sizes):
-    steps = 1 if short else 7
+def step(build, short, dtype, reduced, steps=7, rounds=2, **sizes):
+    steps, rounds = (1, 1) if short else (steps, rounds)
     words = [f"{key}={value}" for key, value in sizes.items()]
     flags = [word for key, value in sizes.items() for word in (f"--{key}", value)]
     runners = {"ours": lambda: call([build / "train_bench", f"compute={dtype}",
@@ -16,7 +16,7 @@ def step(build, short, dtype, reduced, **sizes):
                "speculators": lambda: call([sys.executable, ROOT / "bench" / "speculators_step.py",
                                             "--compute", dtype, "--draft-vocab", reduced,
                                             "--steps", steps, *flags])}
-    runs = in_turn(runners, 1 if short else 2)
+    runs = in_turn(runners, rounds)
     return {"seconds": field(runs, "median_seconds"), "peak_rss_mb": field(runs, "peak_rss_mb"),
             "runs": runs}
 
@@ -27,7 +27,7 @@ def training(build, short):
             for dtype in dict.fromkeys((own, "f32")) for reduced in (0, 8192)}
     if not short:
         rows[f"{own}, 5 layers, B=16, T=1024, 256 anchors"] = step(
-            build, short, own, 0, layers=5, block=16, tokens=1024, anchors=256)
+            build, short, own, 0, steps=3, rounds=1, layers=5, block=16, tokens=1024, anchors=256)
         rows["growth"] = call([build / "train_bench", f"compute={own}", "draft_vocab=8192",
                                "growth=1", "steps=4"])
         rows["muon, 256 anchors"] = call([build / "train_bench", f"compute={own}", "optimizer=muon",
