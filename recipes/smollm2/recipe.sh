@@ -19,15 +19,16 @@ if [ ! -f "$sharegpt" ]; then
 fi
 [ -f "$work/sharegpt.jsonl" ] || python3 recipes/smollm2/prompts.py "$sharegpt" "$work/sharegpt.jsonl"
 
-for name in train sharegpt; do
-  answers=$work/answers-$name.jsonl
-  if [ ! -f "$answers" ]; then
-    xz -dc recipes/smollm2/answers/$name*.jsonl.xz > "$answers"
-    cp recipes/smollm2/answers/header.json "$answers.json"
-  fi
+for stored in recipes/smollm2/answers/*.jsonl.xz; do
+  name=$(basename "$stored" .jsonl.xz) answers=$work/answers-$(basename "$stored" .xz)
+  [ -f "$answers" ] || xz -dc "$stored" > "$answers"
+  cp "recipes/smollm2/answers/$name.header.json" "$answers.json"
 done
-$program regenerate --prompts prompts/train.jsonl --out "$work/answers-train.jsonl" --batch 96
-$program regenerate --prompts "$work/sharegpt.jsonl" --out "$work/answers-sharegpt.jsonl" --batch 96
+# A file of answers goes on only under the compute type that it began with, so new ones have their own.
+[ -f "$work/left.jsonl" ] || python3 recipes/smollm2/left.py prompts/train.jsonl \
+  "$work/sharegpt.jsonl" --answers "$work"/answers-*.jsonl > "$work/left.jsonl"
+[ -s "$work/left.jsonl" ] &&
+  $program regenerate --prompts "$work/left.jsonl" --out "$work/answers-new.jsonl" --batch 96
 [ -f "$work/dataset/dataset.json" ] || $program prepare "$work"/answers-*.jsonl --out "$work/dataset"
 $program capture --dataset "$work/dataset" --out "$work/features"
 $program train --config recipes/smollm2/train.toml --dataset "$work/dataset" \

@@ -75,7 +75,8 @@ class CombinedProposer final : public Proposer {
   DraftGain gain_;             // of all sequences, the past ones too
   Belief belief_;
   Probes probes_;
-  PassCosts costs_, draft_costs_;  // of passes by rows, of drafting by sequences
+  // Of passes by rows, of drafting by sequences.
+  PassCosts costs_{nn::cpu_isa() == nn::Isa::kAmx}, draft_costs_{nn::cpu_isa() == nn::Isa::kAmx};
 };
 
 std::string CombinedProposer::name() const {

@@ -21,9 +21,10 @@ void RunningCost::add(double seconds) {
 }
 
 int64_t PassCosts::widest_alike(int64_t rows) {
-  int64_t widest = 1;
-  while (widest < rows && widest < 16) widest *= 2;
-  return std::max(widest, (rows + 15) / 16 * (rows > 16 ? 16 : 0));
+  for (const int64_t kind : {1, 2, 3, 4, 6, 8, 12}) {
+    if (rows <= kind) return kind;
+  }
+  return (rows + 15) / 16 * 16;
 }
 
 void PassCosts::add(int64_t rows, double seconds) {
@@ -35,9 +36,11 @@ void PassCosts::add(int64_t rows, double seconds) {
   }
 }
 
-/// Passes of one row; seen on a small target with tiles, where attention and activations grow.
-double PassCosts::usual(int64_t rows) {
+/// Passes of one row, as seen on a small target: with tiles attention and activations grow, in
+/// vector registers the products do.
+double PassCosts::usual(int64_t rows) const {
   const double kind = static_cast<double>(widest_alike(rows));
+  if (!tiles_) return 1 + 0.17 * (kind - 1);
   return kind <= 16 ? 1 + 0.1 * std::log2(kind) : 0.7 + 0.7 * kind / 16;
 }
 

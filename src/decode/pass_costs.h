@@ -30,7 +30,10 @@ class RunningCost {
 
 class PassCosts {
  public:
-  /// Rows of one kind cost about the same: 1, 2, 4, 8, 16, then blocks of 16.
+  /// `tiles`: the products' kernels take 16 rows for about the price of one.
+  explicit PassCosts(bool tiles) : tiles_(tiles) {}
+
+  /// Rows of one kind cost about the same: 1, 2, 3, 4, 6, 8, 12, 16, then blocks of 16.
   static int64_t widest_alike(int64_t rows);
 
   /// Kinds that were not run lately come to look as cheap as this one: a slow moment of the machine
@@ -42,8 +45,9 @@ class PassCosts {
   bool known() const { return !costs_.empty(); }
 
  private:
-  static double usual(int64_t rows);
+  double usual(int64_t rows) const;
 
+  bool tiles_;
   std::map<int64_t, RunningCost> costs_;
 };
 

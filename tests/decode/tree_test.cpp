@@ -162,23 +162,26 @@ TEST(TreeSearch, NothingHopelessNorWithoutANumber) {
 
 TEST(PassCosts, RowsOfOneKindShareACost) {
   EXPECT_EQ(PassCosts::widest_alike(1), 1);
-  EXPECT_EQ(PassCosts::widest_alike(3), 4);
+  EXPECT_EQ(PassCosts::widest_alike(3), 3);
+  EXPECT_EQ(PassCosts::widest_alike(5), 6);
   EXPECT_EQ(PassCosts::widest_alike(16), 16);
   EXPECT_EQ(PassCosts::widest_alike(17), 32);
   EXPECT_EQ(PassCosts::widest_alike(33), 48);
-  PassCosts costs;
+  PassCosts costs(/*tiles=*/true);
   EXPECT_EQ(costs.of(1), 1);  // in passes of one row
-  EXPECT_DOUBLE_EQ(costs.of(5), 1.3);
+  EXPECT_DOUBLE_EQ(costs.of(7), 1.3);
+  EXPECT_DOUBLE_EQ(PassCosts(/*tiles=*/false).of(7), 2.19);
   costs.add(4, 2.0);
   EXPECT_EQ(costs.of(1), 0.5);  // gets tried
   EXPECT_DOUBLE_EQ(costs.of(16), 2.0 * 1.4 / 1.2);
-  costs.add(12, 3.0);
+  costs.add(14, 3.0);
   EXPECT_EQ(costs.of(16), 3.0);
-  EXPECT_EQ(costs.of(3), 2.0);
+  EXPECT_EQ(costs.of(4), 2.0);
+  EXPECT_DOUBLE_EQ(costs.of(3), 1.5);
 }
 
 TEST(PassCosts, ASlowMomentIsForgottenWithoutBeingRunAgain) {
-  PassCosts costs;
+  PassCosts costs(/*tiles=*/true);
   costs.add(16, 9.0);
   for (int i = 0; i < 3000; ++i) costs.add(1, 1.0);
   EXPECT_LT(costs.of(16), 1.1);
