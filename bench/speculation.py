@@ -42,9 +42,9 @@ def ours(build, model, tasks, max_new):
 
 
 def peer_arms(build):
-    """Its own n-grams, and our drafter with whole blocks and short ones. There its two thread pools,
-    the target's and the drafter's, must not spin while they wait (10 tok/s instead of 27 on two
-    cores), and drafts are not sampled by its backend, which sorts the vocabulary for every row."""
+    """Its own n-grams, and our drafter with whole blocks and short ones. There its two thread
+    pools, the target's and the drafter's, must not spin while they wait (10 tok/s instead of 27 on
+    two cores), and its backend does not sample: it would sort the vocabulary for every row."""
     drafter = llama.exported(build / "dflash-cpp", DRAFTER)
 
     def drafting(most):
