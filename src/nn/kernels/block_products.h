@@ -35,16 +35,9 @@ inline F load_halves(const uint8_t* from) {
 #else
   F out;
   for (int i = 0; i < kLanes; ++i) {
-    uint16_t half;
+    _Float16 half;
     __builtin_memcpy(&half, from + i * 2, sizeof half);
-    const uint32_t sign = (half & 0x8000U) << 16, exponent = half >> 10 & 31U, part = half & 0x3ffU;
-    const float subnormal = static_cast<float>(part) * 0x1p-24F;
-    uint32_t bits = (exponent + 112U) << 23 | part << 13;  // scales are finite
-    if (exponent == 0) __builtin_memcpy(&bits, &subnormal, sizeof bits);
-    bits |= sign;
-    float value;
-    __builtin_memcpy(&value, &bits, sizeof value);
-    out[i] = value;
+    out[i] = static_cast<float>(half);
   }
   return out;
 #endif
