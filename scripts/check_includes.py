@@ -16,7 +16,7 @@ ALLOWED = {
     "data": "base io block text",
     "target": "base io nn",
     "draft": "base io block nn",
-    "train": "base io block data nn target draft",
+    "train": "base io block plan data nn target draft",
     "decode": "base block nn target draft",
     "jobs": "base io block text data nn target draft train decode",
     "eval": "base io block text data nn target draft decode",

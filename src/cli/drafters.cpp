@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/checks.h"
 #include "draft/formats.h"
+#include "nn/gemm_bf16.h"
 #include "text/tokenizer_spec.h"
 #include "train/checkpoint.h"
 
@@ -35,9 +36,10 @@ const std::vector<std::pair<std::string, std::string>>& proposer_kinds() {
 namespace {
 
 decode::CombinedOptions combined_options(const jobs::Model& model, int64_t max_proposals) {
+  const nn::Compute compute = model.target->compute();
   decode::CombinedOptions options;
-  options.max_rows =
-      max_proposals > 0 ? max_proposals + 1 : decode::free_rows(model.target->compute());
+  options.max_rows = max_proposals > 0 ? max_proposals + 1 : decode::free_rows(compute);
+  options.tiles = nn::tile_products_supported(compute);
   return options;
 }
 

@@ -7,6 +7,7 @@
 #include "decode/pay.h"
 #include "decode/proposers.h"
 #include "decode/tree_search.h"
+#include "nn/gemm_bf16.h"
 
 namespace dflash::decode {
 namespace {
@@ -76,7 +77,7 @@ class CombinedProposer final : public Proposer {
   Belief belief_;
   Probes probes_;
   // Of passes by rows, of drafting by sequences.
-  PassCosts costs_{nn::cpu_isa() == nn::Isa::kAmx}, draft_costs_{nn::cpu_isa() == nn::Isa::kAmx};
+  PassCosts costs_{options_.tiles}, draft_costs_{options_.tiles};
 };
 
 std::string CombinedProposer::name() const {
@@ -225,7 +226,7 @@ std::vector<Proposal> CombinedProposer::propose(std::span<const Sequence> sequen
 }  // namespace
 
 int64_t free_rows(nn::Compute compute) {
-  return compute == nn::Compute::kBF16 && nn::cpu_isa() == nn::Isa::kAmx ? 16 : 8;
+  return nn::tile_products_supported(compute) ? 16 : 8;
 }
 
 std::unique_ptr<Proposer> make_combined_proposer(std::unique_ptr<DraftingProposer> drafter,

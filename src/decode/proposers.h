@@ -56,6 +56,7 @@ struct CombinedOptions {
   /// were accepted; never changes the text. Off: always all.
   bool adaptive = true;
   int64_t max_rows = 16;               // of a sequence in one pass, anchor included
+  bool tiles = false;                  // 16 rows cost about one, until passes were measured
   std::function<double()> clock = {};  // seconds; empty: thread_seconds
 };
 

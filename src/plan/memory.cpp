@@ -74,8 +74,8 @@ void Planner::optimizer() {
        muon ? d_.matrices() * kF32 + d_.vectors() * 2 * kF32 : d_.parameters() * 2 * kF32, kStep});
   const int64_t largest = std::max(d_.features(), d_.intermediate_size) * d_.hidden_size;
   add({"optimizer", "orthogonalisation",
-       "largest matrix: direction, quotient, result in f32; 3 rounded",
-       muon ? largest * (3 * kF32 + 3 * width()) : 0, kUpdate});
+       "largest matrix: direction, results of two rounds; 5 squares of its short side; f32",
+       muon ? (3 * largest + 5 * d_.hidden_size * d_.hidden_size) * kF32 : 0, kUpdate});
 }
 
 void Planner::features() {

@@ -33,12 +33,6 @@ std::vector<std::pair<int64_t, int64_t>> layer_shapes(const DrafterShape& d) {
           {h, i}};
 }
 
-double newton_schulz(int64_t rows, int64_t columns, int64_t steps) {
-  const auto least = static_cast<double>(std::min(rows, columns));
-  const auto most = static_cast<double>(std::max(rows, columns));
-  return static_cast<double>(steps) * (4 * least * least * most + 2 * least * least * least);
-}
-
 }  // namespace
 
 int64_t DrafterShape::layer_matrices() const {
@@ -99,10 +93,17 @@ double target_operations(const TargetShape& t, int64_t tokens, double context) {
   return rows * (2.0 * (static_cast<double>(t.active_parameters) + head) + attention);
 }
 
+double newton_schulz_operations(int64_t rows, int64_t columns, int64_t steps) {
+  const auto least = static_cast<double>(std::min(rows, columns));
+  const auto most = static_cast<double>(std::max(rows, columns));
+  const double pairs = static_cast<double>(steps / 2), odd = static_cast<double>(steps % 2);
+  return (pairs + odd) * 3 * least * least * most + (4 * pairs + odd) * least * least * least;
+}
+
 double muon_operations(const DrafterShape& d, int64_t steps) {
   double layer = 0;
-  for (const auto& [out, in] : layer_shapes(d)) layer += newton_schulz(out, in, steps);
-  return newton_schulz(d.hidden_size, d.features(), steps) +
+  for (const auto& [out, in] : layer_shapes(d)) layer += newton_schulz_operations(out, in, steps);
+  return newton_schulz_operations(d.hidden_size, d.features(), steps) +
          static_cast<double>(d.num_layers) * layer;
 }
 

@@ -39,6 +39,10 @@ double head_operations(const DrafterShape& drafter, int64_t slots);
 /// the argmax of every row included.
 double target_operations(const TargetShape& target, int64_t tokens, double context);
 
+/// Newton-Schulz iterations on a matrix's Gram matrix (train/gram_iteration.h): of the symmetric
+/// products one half; the long side enters once in two steps.
+double newton_schulz_operations(int64_t rows, int64_t columns, int64_t steps);
+
 /// Muon's orthogonalisation of every matrix, `steps` Newton-Schulz iterations.
 double muon_operations(const DrafterShape& drafter, int64_t steps = 4);
 /// Bytes that an update reads and writes: weights, gradients and moments.

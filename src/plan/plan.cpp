@@ -99,8 +99,9 @@ std::vector<TimePart> plan_time(const TargetShape& target, const DrafterShape& d
   add("drafter, forward", "context and blocks",
       total_operations(drafter_products(drafter, step.step_tokens, step.step_anchors)) + attention,
       0);
+  const double head = head_operations(drafter, step.step_anchors * (drafter.block_size - 1));
   add("head and loss", "scores of the trained slots, gradient of their rows",
-      head_operations(drafter, step.step_anchors * (drafter.block_size - 1)), 0);
+      step.soft_loss ? 1.5 * head : head, 0);  // the target's scores as well
   add("drafter, backward", "gradients of inputs and of weights",
       total_operations(drafter_gradients(drafter, step.step_tokens, step.step_anchors)) +
           2 * attention,

@@ -10,9 +10,10 @@
 #include "base/profile.h"
 #include "base/timer.h"
 #include "nn/gemm_bf16.h"
+#include "plan/operations.h"
 #include "train/kernels/rows.h"
 #include "train/newton_schulz.h"
-#include "train/orthogonal_tiles.h"
+#include "train/orthogonal.h"
 
 namespace dflash::train {
 namespace {
@@ -33,13 +34,6 @@ double sum_squares(const at::Tensor& tensor) {
   double sum = 0.0;
   for (const double part : sums) sum += part;
   return sum;
-}
-
-/// Gram matrix, its polynomial and the product with it, every step.
-profile::Work newton_schulz_work(const at::Tensor& matrix_OI, int64_t steps) {
-  const auto least = static_cast<double>(std::min(matrix_OI.size(0), matrix_OI.size(1)));
-  const auto most = static_cast<double>(std::max(matrix_OI.size(0), matrix_OI.size(1)));
-  return {.operations = static_cast<double>(steps) * 2 * least * least * (2 * most + least)};
 }
 
 }  // namespace
@@ -70,8 +64,6 @@ OptimizerKind parse_optimizer(std::string_view name) {
 at::Tensor orthogonalise(const at::Tensor& matrix_OI, std::span<const Quintic> iterations,
                          nn::Compute compute) {
   const bool tall = matrix_OI.size(0) > matrix_OI.size(1);
-  const profile::Range range("optimizer", "orthogonalisation",
-                             [&] { return newton_schulz_work(matrix_OI, std::ssize(iterations)); });
   const auto type = compute == nn::Compute::kBF16 ? at::kBFloat16 : at::kFloat;
   const double norm = std::sqrt(sum_squares(matrix_OI));
   at::Tensor x = (matrix_OI / (norm + 1e-7)).to(type);
@@ -113,44 +105,29 @@ UpdateResult Optimizer::update(double divisor, double rate_factor) {
   UpdateResult result;
   profile::Range part("optimizer", "norm of the gradient");
   result.grad_norm = gradient_norm(divisor);
-  part.next("matrices, the rest");
   if (!std::isfinite(result.grad_norm)) return result;
   const bool clips = options_.clip_norm > 0 && result.grad_norm > options_.clip_norm;
   const double factor = (clips ? options_.clip_norm / result.grad_norm : 1.0) / divisor;
-  const bool by_tiles = nn::tile_products_supported(compute_);
-  const double muon_rate = options_.muon_lr * rate_factor;
   ++updates_;
   for (Slot& slot : slots_) {
     if (!slot.parameter.grad().defined()) {
       slot.parameter.mutable_grad() = at::zeros_like(slot.parameter.detach());
     }
-    if (slot.matrix && !by_tiles) update_muon(slot, factor, muon_rate, result);
   }
-  part.next("orthogonalisation by tiles, all of Muon", [&] {
+  part.next("orthogonalisation, all of Muon", [&] {
     profile::Work work;
     for (const Slot& slot : slots_) {
-      if (!slot.matrix || !by_tiles) continue;
-      work.operations += newton_schulz_work(slot.parameter, options_.muon_steps).operations;
+      if (!slot.matrix) continue;
+      work.operations += plan::newton_schulz_operations(
+          slot.parameter.size(0), slot.parameter.size(1), options_.muon_steps);
     }
     return work;
   });
-  if (by_tiles) update_muon_tiles(factor, muon_rate, result);
+  update_muon(factor, options_.muon_lr * rate_factor, result);
   part.next("AdamW");
   update_adamw(factor, options_.lr * rate_factor);
   result.applied = true;
   return result;
-}
-
-void Optimizer::update_muon(Slot& slot, double factor, double rate, UpdateResult& result) {
-  const double momentum = options_.muon_momentum;
-  const at::Tensor gradient = slot.parameter.grad();
-  slot.first.mul_(momentum).add_(gradient, (1.0 - momentum) * factor);
-  // Nesterov's direction over `momentum`, since only its direction counts.
-  const at::Tensor direction = at::add(slot.first, gradient, (1.0 - momentum) * factor / momentum);
-  const Timer timer;
-  const at::Tensor step = orthogonalise(direction, quintics(options_.muon_steps), compute_);
-  result.orthogonalise_seconds += timer.seconds();
-  move_along(slot, step, rate);
 }
 
 void Optimizer::move_along(Slot& slot, const at::Tensor& step, double rate) const {
@@ -170,14 +147,14 @@ double Optimizer::update_matrix(Slot& slot, double factor, double rate) const {
        .factor = static_cast<float>((1.0 - options_.muon_momentum) * factor)},
       direction.mutable_data_ptr<float>());
   const Timer timer;
-  const at::Tensor step =
-      orthogonalise_tiles(direction, std::sqrt(squares), quintics(options_.muon_steps));
+  const auto fast = nn::tile_products_supported(compute_) ? orthogonalise_tiles : orthogonalise_f32;
+  const at::Tensor step = fast(direction, std::sqrt(squares), quintics(options_.muon_steps));
   const double seconds = timer.seconds();
   move_along(slot, step, rate);
   return seconds;
 }
 
-void Optimizer::update_muon_tiles(double factor, double rate, UpdateResult& result) {
+void Optimizer::update_muon(double factor, double rate, UpdateResult& result) {
   std::vector<Slot*> matrices;
   for (Slot& slot : slots_) {
     if (slot.matrix) matrices.push_back(&slot);

@@ -39,7 +39,7 @@ std::string_view optimizer_name(OptimizerKind kind);
 OptimizerKind parse_optimizer(std::string_view name);
 
 /// Orthogonal factor of a matrix by quintic Newton-Schulz iterations (singular values end in
-/// 0.7 .. 1.2), products in `compute`. Returns f32.
+/// 0.7 .. 1.2), products in `compute`. Returns f32. The plain twin of orthogonal.h.
 at::Tensor orthogonalise(const at::Tensor& matrix_OI, std::span<const Quintic> iterations,
                          nn::Compute compute);
 
@@ -78,9 +78,7 @@ class Optimizer {
   double gradient_norm(double divisor) const;
   /// Both multiply gradients by `factor` (clipping over the step's weights).
   void update_adamw(double factor, double rate);
-  void update_muon(Slot& slot, double factor, double rate, UpdateResult& result);
-  /// The same in bf16 on tiles, all matrices at once.
-  void update_muon_tiles(double factor, double rate, UpdateResult& result);
+  void update_muon(double factor, double rate, UpdateResult& result);
   /// One of them, by one thread; returns the seconds of its orthogonalisation.
   double update_matrix(Slot& slot, double factor, double rate) const;
   void move_along(Slot& slot, const at::Tensor& step, double rate) const;

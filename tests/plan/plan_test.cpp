@@ -91,8 +91,12 @@ TEST(Plan, OperationsAreThoseOfTheProducts) {
 TEST(Plan, NewtonSchulzCountsTheShortSide) {
   DrafterShape one = small_drafter();
   one.num_layers = 0;
-  // gram and product 10 x 10 x 21, polynomial 10 x 10 x 10.
-  EXPECT_EQ(muon_operations(one, 1), 2 * counted(10, 21, 10) + counted(10, 10, 10));
+  // Half of gram 10 x 10 x 21 and of each square product, the whole product with the matrix.
+  const double gram = counted(10, 21, 10) / 2, square = counted(10, 10, 10) / 2;
+  const double apply = counted(10, 21, 10);
+  EXPECT_EQ(muon_operations(one, 1), gram + square + apply);
+  EXPECT_EQ(muon_operations(one, 2), gram + 4 * square + apply);
+  EXPECT_EQ(muon_operations(one, 5), 3 * gram + 9 * square + 3 * apply);
 }
 
 TEST(Plan, WeightsAndMomentsFollowTheOptimizer) {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "nn/gemm_bf16.h"
-#include "train/orthogonal_tiles.h"
+#include "train/orthogonal.h"
 #include "train/schedule.h"
 
 namespace dflash::train {
@@ -148,6 +148,24 @@ void for_matrices(const Check& check) {
       check(g, g.norm().item<double>());
     }
   }
+}
+
+TEST(Muon, OnTheGramMatrixInF32EqualsThePlainIteration) {
+  for_matrices([](const at::Tensor& g, double norm) {
+    for (const int64_t steps : {4, 5}) {
+      for (const size_t first : {1, 2, 3, 4}) {
+        const auto iterations = quintics(steps).first(first);
+        const at::Tensor want = orthogonalise(g, iterations, nn::Compute::kF32);
+        const at::Tensor got = orthogonalise_f32(g, norm, iterations);
+        const double gap = (got - want).norm().item<double>() / want.norm().item<double>();
+        EXPECT_LT(gap, 1e-4) << first << " of " << steps;
+      }
+    }
+  });
+  const at::Tensor wide = at::randn({200, 300}, at::kFloat);  // more than one panel
+  const at::Tensor want = orthogonalise(wide, kMinimax, nn::Compute::kF32);
+  const at::Tensor got = orthogonalise_f32(wide, wide.norm().item<double>(), kMinimax);
+  EXPECT_LT((got - want).abs().max().item<double>(), 1e-4);
 }
 
 /// On tiles as by plain products: rounding of the matrix fills its weak directions, which the
