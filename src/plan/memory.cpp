@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kF32 = 4, kBF16 = 2;
 constexpr int64_t kChunkRows = 256;  // logits at once, where there are no tiles (vocabulary.cpp)
 /// Measured, not counted, as the next: what a training process takes beside the tensors
-/// listed here, the same for one layer and for five (bench/plan_memory.py, docs/LOG.md).
+/// listed here, the same for one layer and for five (bench/plan_check.py, docs/LOG.md).
 constexpr int64_t kAtWork = 100'000'000;
 /// What the kernel maps around a place of a file that is read: one large folio.
 constexpr int64_t kMappedAround = int64_t{2} << 20;

@@ -81,7 +81,7 @@ std::vector<Change> changes_that_help(const Request& request, int64_t now) {
 
 std::vector<TimePart> plan_time(const TargetShape& target, const DrafterShape& drafter,
                                 const StepShape& step, const Rates& rates) {
-  const double flops = rates.gflops * 1e9, bandwidth = rates.gbs * 1e9;
+  const double flops = kReachedShare * rates.gflops * 1e9, bandwidth = rates.gbs * 1e9;
   std::vector<TimePart> parts;
   const auto add = [&](const char* part, const char* what, double operations, double bytes) {
     parts.push_back({part, what, operations, bytes, operations / flops + bytes / bandwidth});

@@ -19,13 +19,17 @@ struct Rates {
   bool measured = false;  // here and now, else as given
 };
 
+/// Of the rate of one large product, what the parts of a step reach: 0.58 to 0.73 where
+/// bench/plan_check.py and profiles compared them (docs/LOG.md).
+constexpr double kReachedShare = 0.65;
+
 struct TimePart {
   std::string part, what;
   double operations = 0, bytes = 0, seconds = 0;
 };
 
-/// Seconds of one step: products at the machine's rate of products, the update's passes over
-/// weights and moments at its rate of memory.
+/// Seconds of one step: products at kReachedShare of the machine's rate of products, the update's
+/// passes over weights and moments at its rate of memory.
 std::vector<TimePart> plan_time(const TargetShape& target, const DrafterShape& drafter,
                                 const StepShape& step, const Rates& rates);
 

@@ -48,7 +48,8 @@ std::string time_table(const Plan& plan) {
   const auto anchors = static_cast<double>(plan.request.step.step_anchors);
   out += fmt::format("{:<20}{:>10}{:>8}  {:.0f} anchors a step, {:.3g} anchors/s\n", "total",
                      format_seconds(total), "", anchors, anchors / total);
-  out += fmt::format("at {:.4g} GFLOP/s and {:.3g} GB/s, {}\n", rates.gflops, rates.gbs,
+  out += fmt::format("at {:.2g} of {:.4g} GFLOP/s and {:.3g} GB/s, {}\n", kReachedShare,
+                     rates.gflops, rates.gbs,
                      rates.measured ? "measured on this machine just now"
                                     : "as given for the machine that is meant");
   return out;

@@ -1,5 +1,5 @@
 // plan from outside: the known budget of a 27 B target, answers about memory, and predictions
-// beside what real training processes take (five configurations: bench/plan_memory.py).
+// beside what real training processes take (five configurations: bench/plan_check.py).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
