@@ -19,6 +19,7 @@ using namespace dflash::nn::kernels;
 
 constexpr int64_t kStepsAtOnce = 8;
 constexpr int64_t kLanesAhead = 4096;               // bytes of weights asked for ahead of their use
+constexpr int kWholeRows = 3;                       // whose sums run over all steps at once
 constexpr int kMostLaneRows = kLanes == 4 ? 4 : 8;  // whose sums stay in registers
 
 /// Vectors of columns whose sums lie beside each other for so many rows.
@@ -128,7 +129,7 @@ struct LeftRows {
 };
 
 inline void ask_for(const uint8_t* record, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(record + kLanesAhead + at);
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(record + at);
 }
 
 /// Adds the steps [begin, end) to the sums of `Vectors` vectors from `first` on.
@@ -137,6 +138,8 @@ inline void add_steps(const Product& p, const BlockFormat& format, int64_t first
                       int64_t end, F (&sum)[Rows][Vectors]) {
   const LeftRows<Rows> a(p);
   const int64_t record_bytes = format.record_bytes();
+  // The next part while this one is multiplied, or a little ahead where all steps are one.
+  const int64_t ahead = Rows <= kWholeRows ? kLanesAhead : kStepsAtOnce * p.step_stride;
   const uint8_t* record[Vectors];
   for (int v = 0; v < Vectors; ++v) {
     record[v] = static_cast<const uint8_t*>(p.b) + (first + v) / kVectors * p.tile_stride +
@@ -146,7 +149,7 @@ inline void add_steps(const Product& p, const BlockFormat& format, int64_t first
     Block block[Vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) {
-      if ((first + v) % kVectors == 0) ask_for(record[v], record_bytes);
+      if ((first + v) % kVectors == 0) ask_for(record[v] + ahead, record_bytes);
       block[v] = Block(record[v], (first + v) % kVectors, format.half);
     }
     for (int64_t line = 0; line < Block::kLines; ++line, k += Block::Codes::kLine) {
@@ -176,7 +179,7 @@ template <class Block, int Rows>
 void lane_sums(const Product& p, const BlockFormat& format) {
   constexpr int kMost = kPanel * kVectors, kBeside = vectors_beside(Rows);
   const int64_t vectors = (p.columns + kTile - 1) / kTile * kVectors;
-  const int64_t part = Rows <= 3 ? p.steps : kStepsAtOnce;
+  const int64_t part = Rows <= kWholeRows ? p.steps : kStepsAtOnce;
   F kept[kMost][Rows];  // sums so far
   const auto some = [&]<int Vectors>(int64_t first, int64_t begin) {
     const int64_t end = begin + part < p.steps ? begin + part : p.steps;
@@ -215,7 +218,7 @@ void widen_lanes(const Product& p, bool half, int64_t begin, int64_t end, float*
     for (int64_t v = 0; v < vectors; ++v) {
       const uint8_t* record =
           static_cast<const uint8_t*>(p.b) + v / kVectors * p.tile_stride + s * p.step_stride;
-      if (v % kVectors == 0) ask_for(record, p.tile_stride);
+      if (v % kVectors == 0) ask_for(record + (end - begin) * p.step_stride, p.tile_stride);
       const Block block(record, v % kVectors, half);
       float* at = to + v * kLanes;
       for (int64_t line = 0; line < Block::kLines; ++line) {
