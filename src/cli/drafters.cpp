@@ -107,10 +107,9 @@ fs::path resolve_drafter(const fs::path& path) {
   return found->path / "model";
 }
 
-std::shared_ptr<draft::Drafter> load_drafter(const fs::path& path, const jobs::Model& model) {
-  const fs::path folder = resolve_drafter(path);
-  auto drafter = draft::load_drafter(folder, model.target->compute());
-  const auto& spec = drafter->spec();
+void warn_of_another_target(const draft::Drafter& drafter, const fs::path& folder,
+                            const jobs::Model& model) {
+  const auto& spec = drafter.spec();
   if (!spec.target_fingerprint.empty() && spec.target_fingerprint != model.target->fingerprint()) {
     log_warning(
         "{} was trained for another target (fingerprint {:.8}, this one is {:.8}): the text "
@@ -121,6 +120,12 @@ std::shared_ptr<draft::Drafter> load_drafter(const fs::path& path, const jobs::M
       spec.tokenizer_fingerprint != model.tokenizer->fingerprint()) {
     log_warning("{} was trained with another tokenizer or chat template", folder.string());
   }
+}
+
+std::shared_ptr<draft::Drafter> load_drafter(const fs::path& path, const jobs::Model& model) {
+  const fs::path folder = resolve_drafter(path);
+  auto drafter = draft::load_drafter(folder, model.target->compute());
+  warn_of_another_target(*drafter, folder, model);
   drafter->pack();
   return drafter;
 }

@@ -44,7 +44,10 @@ void warn_of_more(const decode::Proposer& proposer, int64_t max_proposals);
 
 /// A drafter's folder or file, or the best (else the last) checkpoint of a run folder.
 std::filesystem::path resolve_drafter(const std::filesystem::path& path);
-/// Warns when fingerprints differ.
+/// When fingerprints differ; `folder` is where the drafter came from.
+void warn_of_another_target(const draft::Drafter& drafter, const std::filesystem::path& folder,
+                            const jobs::Model& model);
+/// Packed. Warns when fingerprints differ.
 std::shared_ptr<draft::Drafter> load_drafter(const std::filesystem::path& path,
                                              const jobs::Model& model);
 

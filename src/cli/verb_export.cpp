@@ -4,6 +4,7 @@
 #include "base/output.h"
 #include "cli/drafters.h"
 #include "cli/verbs.h"
+#include "draft/average.h"
 
 namespace dflash::cli {
 namespace {
@@ -27,14 +28,28 @@ bool needs_target(const draft::Drafter& drafter, draft::Format format) {
   return false;
 }
 
+std::shared_ptr<draft::Drafter> load_mean(const fs::path& path,
+                                          const std::vector<std::string>& others) {
+  auto drafter = draft::load_drafter(path, nn::Compute::kF32);
+  std::vector<std::shared_ptr<draft::Drafter>> loaded;
+  for (const std::string& other : others) {
+    loaded.push_back(draft::load_drafter(resolve_drafter(other), nn::Compute::kF32));
+  }
+  if (!others.empty()) draft::average_in(*drafter, loaded);
+  return drafter;
+}
+
 }  // namespace
 
 int run_export(int argc, char** argv) {
   VerbParser parser("export", "Writes a drafter in the form that another program reads.");
   TargetOptions target;
+  std::vector<std::string> others;
   std::string drafter_path, out, format_text, dtype = "f32", verifier;
   auto& app = parser.app();
   app.add_option("drafter", drafter_path, "drafter in any form, or a run folder")->required();
+  app.add_option("--average", others,
+                 "write the mean of the drafter and of these, trained from one beginning");
   app.add_option("--format", format_text,
                  "zlab (z-lab, SGLang, vLLM), speculators (vLLM), deepspec, or gguf (llama.cpp)")
       ->required()
@@ -55,11 +70,12 @@ int run_export(int argc, char** argv) {
     fail("export: {}: expected a new place, got the drafter itself", out);
   }
   target.dtype = "f32";  // rows of its tables are copied as they are
-  auto drafter = draft::load_drafter(path, nn::Compute::kF32);
+  auto drafter = load_mean(path, others);
   draft::TargetParts parts;
   if (!target.path.empty() || needs_target(*drafter, format)) {
     const auto model = target.load();
-    drafter = load_drafter(path, model);
+    warn_of_another_target(*drafter, path, model);
+    drafter->pack();
     // What equals the target's need not travel.
     draft::drop_borrowed_tables(*drafter, model.target->table().weight_VD,
                                 model.target->head().linear.weight);

@@ -1,7 +1,6 @@
 // A DFlash drafter as a proposer (MODELS.md 4.6): contexts of committed rows only, one block a
 // sequence and pass, the anchor's own feature never in its context.
 #include <ATen/ops/cat.h>
-#include <ATen/ops/index_select.h>
 
 #include <unordered_set>
 
@@ -275,14 +274,12 @@ nn::Head draft_head(const target::Target& target, const draft::DraftSpec& spec,
   const nn::Head& full = target.head();
   if (ids.empty() && !own_VD.defined()) return full;
   expect_draft_ids(ids, full.num_ids);
+  if (!own_VD.defined()) return target.head_of(ids);
   nn::Head head;
   // Rows past the target's ids (padding) are never proposed.
   head.num_ids = ids.empty() ? full.num_ids : static_cast<int64_t>(ids.size());
   if (!ids.empty()) head.id_V = at::tensor(ids, at::kLong);
-  DF_ASSERT(own_VD.defined() || full.linear.weight.defined(), "the head's weight was dropped");
-  const at::Tensor weight_VD =
-      own_VD.defined() ? own_VD : full.linear.weight.index_select(0, head.id_V);
-  head.linear = nn::Linear(weight_VD, {}, full.linear.compute());
+  head.linear = nn::Linear(own_VD, {}, full.linear.compute());
   head.linear.pack();
   return head;
 }

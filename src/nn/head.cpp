@@ -66,6 +66,18 @@ at::Tensor Head::argmax(const at::Tensor& hidden_RD) const {
   return id_V.defined() ? at::index_select(id_V, 0, best_R) : best_R;
 }
 
+Head head_of(const Head& head, const std::vector<int64_t>& ids,
+             const std::optional<BlockWeight>& blocks) {
+  DF_ASSERT(head.linear.weight.defined(), "the head's weight was dropped");
+  Head out;
+  out.num_ids = static_cast<int64_t>(ids.size());
+  out.id_V = at::tensor(ids, at::kLong);
+  const auto rows = [&](const at::Tensor& all) { return all.index_select(0, out.id_V); };
+  out.linear = Linear(rows(head.linear.weight), {}, head.linear.compute());
+  blocks ? out.linear.pack(blocks->map(rows)) : out.linear.pack();
+  return out;
+}
+
 at::Tensor argmax_rows(const at::Tensor& logits_RV) {
   const at::Tensor values = logits_RV.to(at::kFloat).contiguous();
   const int64_t num_rows = values.size(0), width = values.size(1);

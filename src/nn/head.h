@@ -4,7 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
+#include "nn/blocks.h"
 #include "nn/linear.h"
 
 namespace dflash::nn {
@@ -25,6 +28,11 @@ struct Head {
   /// Lowest index of the largest logit of every row, as target ids, int64 [R].
   at::Tensor argmax(const at::Tensor& hidden_RD) const;
 };
+
+/// The head of these ids alone, packed; its rows have the bits of the whole head's. `blocks`: the
+/// whole head as its file has it, where that was packed. Its plain weight must still be there.
+Head head_of(const Head& head, const std::vector<int64_t>& ids,
+             const std::optional<BlockWeight>& blocks);
 
 /// Lowest index on ties; int64 [R].
 at::Tensor argmax_rows(const at::Tensor& logits_RV);

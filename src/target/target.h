@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -97,6 +98,11 @@ class Target {
   bool takes_trees() const { return takes_trees_; }
   const nn::Table& table() const { return table_; }
   const nn::Head& head() const { return head_; }
+  /// The head of these ids alone (a reduced draft vocabulary), packed; its rows have the bits of
+  /// the whole head's. Ids in [0, head().num_ids).
+  virtual nn::Head head_of(const std::vector<int64_t>& ids) const {
+    return nn::head_of(head_, ids, std::nullopt);
+  }
   /// Hash over architecture, names, dtypes, shapes and a sample of bytes.
   const std::string& fingerprint() const { return fingerprint_; }
   /// Where the weights came from and how they are stored ("Q4_1 widened to bf16"), for headers.

@@ -49,10 +49,18 @@ void TransformerTarget::load_tables() {
   const at::Tensor head_VD = model_.tied_embeddings ? table_.weight_VD : read("lm_head.weight");
   head_.linear = nn::Linear(head_VD, {}, compute_);
   // Its plain weight stays: training and reduced draft heads read it.
-  const char* name = model_.tied_embeddings ? "embed_tokens.weight" : "lm_head.weight";
-  const auto blocks = weights_->read_blocks(name, compute_);
+  const auto blocks = head_blocks();
   blocks ? head_.linear.pack(*blocks) : head_.linear.pack();
   head_.num_ids = model_.vocab_size;
+}
+
+std::optional<nn::BlockWeight> TransformerTarget::head_blocks() const {
+  return weights_->read_blocks(model_.tied_embeddings ? "embed_tokens.weight" : "lm_head.weight",
+                               compute_);
+}
+
+nn::Head TransformerTarget::head_of(const std::vector<int64_t>& ids) const {
+  return nn::head_of(head_, ids, head_blocks());
 }
 
 at::Tensor TransformerTarget::read(const std::string& name) const {

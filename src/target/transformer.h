@@ -26,6 +26,7 @@ class TransformerTarget final : public Target {
   std::unique_ptr<State> new_state() const override;
   Hidden forward(const Rows& rows, const ForwardOptions& options) const override;
   at::Tensor final_norm(const at::Tensor& last_RD) const override;
+  nn::Head head_of(const std::vector<int64_t>& ids) const override;
   std::vector<std::pair<std::string, at::Tensor>> layer_weights(int64_t layer) const override;
 
  private:
@@ -36,6 +37,7 @@ class TransformerTarget final : public Target {
   };
 
   void load_tables();
+  std::optional<nn::BlockWeight> head_blocks() const;
   at::Tensor read(const std::string& name) const;
 
   TransformerConfig model_;

@@ -4,6 +4,7 @@
 #include "draft/drafter.h"
 
 #include "base/error.h"
+#include "draft/average.h"
 #include "draft/fixtures.h"
 
 namespace dflash::draft {
@@ -268,6 +269,43 @@ TEST(Drafter, WeightsAreCheckedByName) {
   bad = good;
   bad["fc.weight"] = at::ones({24, 41});
   EXPECT_NE(message(bad).find("fc.weight"), std::string::npos);
+}
+
+TEST(Average, IsTheMeanOfAllParameters) {
+  const DraftSpec spec = small_spec({kFull, kFull});
+  std::vector<std::shared_ptr<Drafter>> all;
+  for (const uint64_t seed : {1, 2, 3}) {
+    all.push_back(Drafter::create(spec, nn::Compute::kF32, seed));
+  }
+  std::map<std::string, at::Tensor> want;
+  for (const auto& [name, value] : all[0]->parameters()) {
+    want[name] = (value + all[1]->parameters().at(name) + all[2]->parameters().at(name)) / 3;
+  }
+  average_in(*all[0], {all[1], all[2]});
+  for (const auto& [name, value] : all[0]->parameters()) {
+    EXPECT_LT((value - want.at(name)).abs().max().item<double>(), 1e-6) << name;
+  }
+}
+
+TEST(Average, NamesWhatDiffers) {
+  const auto expect_refused = [](const DraftSpec& other, const std::string& what) {
+    const auto drafter = Drafter::create(small_spec({kFull, kFull}), nn::Compute::kF32, 1);
+    try {
+      average_in(*drafter, {Drafter::create(other, nn::Compute::kF32, 1)});
+      ADD_FAILURE() << "no error for another " << what;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+    }
+  };
+  DraftSpec taps = small_spec({kFull, kFull}), wide = taps, ids = taps;
+  taps.taps.back() += 1;
+  expect_refused(taps, "taps");
+  wide.intermediate_size *= 2;
+  expect_refused(wide, "mlp.down_proj.weight");
+  ids.draft_ids = {1, 2, 3};
+  expect_refused(ids, "draft vocabulary");
+  expect_refused(small_spec({kFull, kFull}, 6), "block size");
+  expect_refused(small_spec({kFull, {3, Bound::kQuery, InBlock::kBidirectional}}), "rule");
 }
 
 }  // namespace

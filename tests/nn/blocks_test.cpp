@@ -5,8 +5,10 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include "nn/head.h"
 #include "nn/linear.h"
 #include "nn/packed.h"
 #include "nn_test_tools.h"
@@ -101,6 +103,25 @@ TEST(Blocks, GiveTheSameSwiglu) {
     for (const int64_t rows : {1, 16, 40}) {
       const at::Tensor x = at::randn({rows, 96});
       EXPECT_TRUE(at::equal(kept.swiglu(x), twin.swiglu(x))) << rows;
+    }
+  });
+}
+
+/// The head of some ids, from blocks and from plain weights: columns of the whole head's logits.
+TEST(Blocks, AHeadOfSomeIdsHasTheWholeHeadsBits) {
+  for_every_kernel([&](Compute compute) {
+    const BlockWeight blocks = random_blocks({8, false, true}, 200, 64);
+    Head head;
+    head.num_ids = 200;
+    head.linear = Linear(blocks.widen(), {}, compute);
+    head.linear.pack(blocks);
+    const std::vector<int64_t> ids = {3, 199, 0, 64, 65, 17};
+    const at::Tensor x = at::randn({20, 64}), id_V = at::tensor(ids, at::kLong);
+    const at::Tensor want = head.logits(x).index_select(1, id_V);
+    for (const auto& kept : {std::optional(blocks), std::optional<BlockWeight>()}) {
+      const Head some = head_of(head, ids, kept);
+      EXPECT_TRUE(at::equal(some.logits(x), want)) << kept.has_value();
+      EXPECT_TRUE(at::equal(some.argmax(x), id_V.index_select(0, want.argmax(1))));
     }
   });
 }
