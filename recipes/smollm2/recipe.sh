@@ -30,7 +30,13 @@ done
 [ -s "$work/left.jsonl" ] &&
   $program regenerate --prompts "$work/left.jsonl" --out "$work/answers-new.jsonl" --batch 96
 [ -f "$work/dataset/dataset.json" ] || $program prepare "$work"/answers-*.jsonl --out "$work/dataset"
-$program capture --dataset "$work/dataset" --out "$work/features"
+# A run that goes on from a drafter learns more gently, from the target's distribution too, and the
+# mean of both is what is kept: each knows other answers by heart (docs/LOG.md).
+gently=(--init-from "$start" --muon-lr 0.01 --loss 0.5*ce+0.5*kl)
+[ -n "$start" ] || gently=()
+$program capture --dataset "$work/dataset" --keep-last --out "$work/features"
 $program train --config recipes/smollm2/train.toml --dataset "$work/dataset" \
-  --features "$work/features" --out "$work/run" --minutes "$minutes" ${start:+--init-from "$start"}
-$program export "$work/run" --format zlab --dtype bf16 --out recipes/smollm2/drafter
+  --features "$work/features" --out "$work/run" --minutes "$minutes" "${gently[@]}"
+last=$(printf '%s\n' "$work"/run/checkpoints/step-* | tail -1)
+$program export "$last/model" ${start:+--average "$start"} --format zlab --dtype bf16 \
+  --out recipes/smollm2/drafter
