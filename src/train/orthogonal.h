@@ -16,7 +16,7 @@ namespace dflash::train {
 at::Tensor orthogonalise_tiles(const at::Tensor& matrix_OI, double norm,
                                std::span<const Quintic> iterations);
 
-/// The same with products of f32.
+/// With products of f32, whose last bits may depend on the number of threads.
 at::Tensor orthogonalise_f32(const at::Tensor& matrix_OI, double norm,
                              std::span<const Quintic> iterations);
 
