@@ -10,6 +10,8 @@ constexpr int64_t kChunkRows = 256;  // logits at once, where there are no tiles
 /// Measured, not counted, as the next: what a training process takes beside the tensors
 /// listed here, the same for one layer and for five (bench/plan_check.py, docs/LOG.md).
 constexpr int64_t kAtWork = 100'000'000;
+/// In f32 each thread that multiplies has its own buffers of MKL.
+constexpr int64_t kBuffersOfThread = 15'000'000;
 /// What the kernel maps around a place of a file that is read: one large folio.
 constexpr int64_t kMappedAround = int64_t{2} << 20;
 constexpr int64_t kIdsAtOnce = 4096;  // head rows widened at a time (vocabulary.cpp)
@@ -73,9 +75,11 @@ void Planner::optimizer() {
        muon ? "matrices x 4, norms x 8" : "parameters x 8",
        muon ? d_.matrices() * kF32 + d_.vectors() * 2 * kF32 : d_.parameters() * 2 * kF32, kStep});
   const int64_t largest = std::max(d_.features(), d_.intermediate_size) * d_.hidden_size;
+  const int64_t matrices = 7 * d_.num_layers + 1;
+  const int64_t at_once = matrices >= s_.threads ? s_.threads : 1;  // one a thread
   add({"optimizer", "orthogonalisation",
-       "largest matrix: direction, results of two rounds; 5 squares of its short side; f32",
-       muon ? (3 * largest + 5 * d_.hidden_size * d_.hidden_size) * kF32 : 0, kUpdate});
+       "a thread: direction, results of two rounds, 5 squares of the largest matrix; f32",
+       muon ? at_once * (3 * largest + 5 * d_.hidden_size * d_.hidden_size) * kF32 : 0, kUpdate});
 }
 
 void Planner::features() {
@@ -167,6 +171,8 @@ MemoryPlan Planner::plan(int64_t program_bytes) {
   add({"program", "the program and LibTorch", "measured in this process", program_bytes});
   add({"program", "scratch of LibTorch and oneDNN, tokenizer, freed blocks not used again",
        "measured once", kAtWork, kStep});
+  add({"program", "buffers of MKL", "15 MB a thread, f32",
+       bf16() ? 0 : kBuffersOfThread * s_.threads, kStep});
   weights();
   optimizer();
   features();
