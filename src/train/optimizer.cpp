@@ -1,7 +1,6 @@
 #include "train/optimizer.h"
 
 #include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mm.h>
